@@ -242,11 +242,13 @@ def _run(
     reader = connection.to_arrow_reader(min(_BATCH_ROWS, most_rows + 1))
     batches: list[pa.RecordBatch] = []
     rows, left = 0, sys.maxsize if most_bytes is None else most_bytes
-    while rows <= most_rows and left > 0:
+    while rows <= most_rows:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
             return pa.Table.from_batches(batches, reader.schema), False
+        if left <= 0:
+            break
         batches.append(batch)
         rows += batch.num_rows
         left -= batch.nbytes

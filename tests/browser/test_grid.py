@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tabletopic_kernel.faces.notebook.results.result import MIME
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LOAD_MS, LabPage
 
@@ -127,13 +128,15 @@ def select_rows(page: Page, grid: Locator) -> None:
 
 def open_without_kernel(page: LabPage, lab: Lab, content: dict[str, Any]) -> None:
     """Another person's notebook, which is not trusted, with a kernel that is not here."""
-    assert "<td" in content["cells"][1]["outputs"][0]["data"]["text/html"]
+    data = content["cells"][1]["outputs"][0]["data"]
+    assert "<td" in data["text/html"]
+    data[MIME] |= {"total": 91, "rows": data[MIME]["rows"][:90]}  # a file holds less of long rows
     content["metadata"]["kernelspec"] = {"name": "gone", "display_name": "gone"}
     content["cells"][1]["source"] += " "  # what was trusted is another one
     body = {"type": "notebook", "format": "json", "content": content}
     lab.ask("PUT", "api/contents/grid/again.ipynb", body)
     grid = opened(page, "grid/again.ipynb")
-    expect(grid.locator("tbody tr")).to_have_count(100)
+    expect(grid.locator("tbody tr")).to_have_count(90)
     page.page.get_by_role("dialog").get_by_role("button", name=re.compile("No Kernel|Cancel")).first.click()
     grid.get_by_role("button", name="Next page").click()
     expect(grid.get_by_role("status")).to_contain_text("run the cell again")

@@ -116,8 +116,9 @@ def test_what_a_query_says_is_its_own(lake: DuckLake, tmp_path: Path) -> None:
     bounded = lake.query("SELECT range FROM range(100000)", most_bytes=50_000)
     assert bounded.truncated
     assert 50_000 <= bounded.rows.nbytes < 100_000
-    whole = lake.query("FROM clicks", limit=3)
-    assert (whole.rows.num_rows, whole.truncated) == (3, False)
+    for bounds in ({"limit": 3}, {"most_bytes": 1}):
+        whole = lake.query("FROM clicks", **bounds)
+        assert (whole.rows.num_rows, whole.truncated) == (3, False)
     with pytest.raises(UsageError, match="the SQL contains 2 queries; run them one at a time"):
         lake.sql("SELECT 1; SELECT 2")
 

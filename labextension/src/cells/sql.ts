@@ -10,7 +10,7 @@ import type { DecorationSet } from '@codemirror/view';
 const SQL = 'text/x-sql';
 const BEGINS = /^\s*%%lake(?!\S)/;
 /** What the kernel writes below an error: where it is, the line, and marks below its word. */
-const PLACE = /\bline (\d+), column (\d+) of the cell:\n.*\n *(\^+)/;
+const PLACE = /\bline (\d+), column (\d+) of the cell:\n.*\n[ \t]*(\^+)/;
 
 export function isSql(source: string): boolean {
   return BEGINS.test(source);
@@ -48,8 +48,9 @@ function rangeOf(state: EditorState, place: RegExpExecArray): IMarked | null {
     return null;
   }
   const line = state.doc.line(row);
-  const from = Math.min(line.from + column, line.to);
-  const to = Math.min(from + marks.length, line.to);
+  // Python counts an emoji once, an editor twice.
+  const at = (characters: number) => line.from + [...line.text].slice(0, characters).join('').length;
+  const [from, to] = [at(column), at(column + marks.length)];
   return from < to ? { from, to } : null;
 }
 

@@ -1,6 +1,5 @@
 /** Above the table: pages, filters, columns, profile, copy, export, chart. */
 import { css, h, setAttribute, setShown, setText, textButton } from '../dom';
-import { PAGE_ROWS } from './protocol';
 import type { ResultView } from './view';
 
 const COMPARISONS = ['contains', '=', '!=', '<', '<=', '>', '>=', 'null', 'not null'];
@@ -47,15 +46,15 @@ export class Tools {
   readonly node = h('div');
 
   update(count: string): void {
-    const { at, total } = this._view.page;
+    const { at, total, rows } = this._view.page;
     setText(this._count, count);
     this._row.value = String(total === 0 ? 0 : at + 1);
     this._row.max = String(total);
-    for (const [buttons, isAtEnd] of [[this._back, at === 0], [this._on, at + PAGE_ROWS >= total]] as const) {
+    for (const [buttons, isAtEnd] of [[this._back, at === 0], [this._on, at + rows.length >= total]] as const) {
       // They keep the focus, which a disabled button would lose.
       buttons.forEach(button => setAttribute(button, 'aria-disabled', isAtEnd ? 'true' : null));
     }
-    const isOnePage = total <= PAGE_ROWS;
+    const isOnePage = rows.length >= total;
     [...this._back, this._row, ...this._on].forEach(part => setShown(part, !isOnePage));
     this._drawChips();
     this._drawColumns();

@@ -1,4 +1,5 @@
 /** A result: its page, what is selected of it, and the parts that act on it. */
+import { Clipboard } from '@jupyterlab/apputils';
 import { ChartView } from './chart';
 import { kernelOf, Line } from './line';
 import { ProfileView } from './profile';
@@ -106,8 +107,9 @@ export class ResultView {
 
   turn(to: 'first' | 'back' | 'on' | 'last'): void {
     const { at, total } = this._page;
-    const last = Math.max(0, Math.floor((total - 1) / PAGE_ROWS) * PAGE_ROWS);
-    const next = { first: 0, back: Math.max(0, at - PAGE_ROWS), on: at + PAGE_ROWS, last }[to];
+    const on = at + this._page.rows.length; // a file may hold less than a page
+    const last = Math.max(on, Math.floor((total - 1) / PAGE_ROWS) * PAGE_ROWS);
+    const next = { first: 0, back: Math.max(0, at - PAGE_ROWS), on, last }[to];
     if (next !== at && next < total) {
       void this.go(next);
     }
@@ -134,7 +136,11 @@ export class ResultView {
         ? { text: cell ?? '' }
         : await this.ask<{ text: string }>('copy', message);
     if (reply !== null) {
-      await navigator.clipboard.writeText(reply.text);
+      try {
+        await navigator.clipboard.writeText(reply.text);
+      } catch {
+        Clipboard.copyToSystem(reply.text); // over plain HTTP, and where the browser forbids it
+      }
       const trans = this.site.trans;
       this.tell(isHere ? trans.__('Copied.') : trans.__('Copied %1 rows × %2 columns.', to - from + 1, indexes.length));
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -107,7 +108,8 @@ def _query(
         )
         if not is_paged:
             return LakeResult(answer, magics.display_rows)
-        query = Query(cell.sql, engine, at, tuple(params or ()), live)
+        read = tuple(name for name in frames or () if re.search(rf"\b{name}\b", cell.sql))
+        query = Query(cell.sql, engine, at, tuple(params or ()), live, read)
         return PagedResult(answer, magics.display_rows, magics.results, query)
 
     result = ask()

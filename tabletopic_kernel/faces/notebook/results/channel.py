@@ -5,11 +5,15 @@ ipykernel 7 runs its messages in a thread of their own while a cell runs; ipyker
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
 from tabletopic_kernel.faces.notebook.results.kept import Results
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.faces.notebook.results.operations import Operations
 
 TARGET = "tabletopic_result"
 
@@ -17,11 +21,14 @@ TARGET = "tabletopic_result"
 def listen(shell: InteractiveShell, results: Results) -> None:
     """Let grids connect, if the shell is a kernel's."""
 
-    def opened(comm: Any, _: Any) -> None:
+    @cache  # each has a DuckDB, and a page that is loaded again opens another comm
+    def operations() -> Operations:
         from tabletopic_kernel.faces.notebook.results.operations import Operations  # noqa: PLC0415 - loads DuckDB
 
-        operations = Operations(results)
-        comm.on_msg(lambda message: comm.send(operations.reply(message["content"]["data"])))
+        return Operations(results)
+
+    def opened(comm: Any, _: Any) -> None:
+        comm.on_msg(lambda message: comm.send(operations().reply(message["content"]["data"])))
 
     if (manager := comms_of(shell)) is not None:
         manager.register_target(TARGET, opened)

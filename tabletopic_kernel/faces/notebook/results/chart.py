@@ -115,11 +115,13 @@ def _code(query: Query, sql: str, spec: Mapping[str, Any]) -> str | None:
     if query.at is not None and not isinstance(query.at, str | int):
         return None
     quoted = sql.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    named = ", ".join(f'"{name}": {name}' for name in query.names)
+    named = {"params": query.names, "frames": query.frames}
     more = [f"at={query.at!r}"] if query.at is not None else []
-    more += [f"params={{{named}}}"] if named else []
+    for argument, names in named.items():
+        pairs = ", ".join(f'"{name}": {name}' for name in names)
+        more += [f"{argument}={{{pairs}}}"] if names else []
     more += ["live=True"] if query.live else []
-    arguments = "".join(f", {argument}" for argument in more)
+    arguments = "".join(f", {one}" for one in more)
     return (
         f'points = workbench.query("""\n{quoted}\n"""{arguments}).rows.to_pylist()\n'
         f"chart = {spec!r}\n"

@@ -68,6 +68,8 @@ def sql(value: Any) -> str:  # noqa: PLR0911 - one for each kind
         return repr(value) if isfinite(value) else f"'{value}'::DOUBLE"
     if isinstance(value, bytes):
         return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
+    if value == {}:  # so rows_of hands an empty map over
+        return "MAP {}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{literal(key)}: {sql(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):

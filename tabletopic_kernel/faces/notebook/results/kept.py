@@ -31,6 +31,7 @@ class Query:
     at: Any = None
     names: tuple[str, ...] = ()  # of the variables in it
     live: bool = False
+    frames: tuple[str, ...] = ()  # variables that it reads as tables
 
 
 class Kept:

@@ -33,6 +33,8 @@ class Operations:
             reply = _BY_NAME[data["operation"]](self, kept, Selection.of(data), data)
         except TableTopicError as error:  # without the SQL that DuckDB points to: it is ours
             reply = {"error": redact(str(error).partition("\n\nLINE ")[0])}
+        except Exception as error:  # a grid would wait for ever
+            reply = {"error": redact(f"{type(error).__name__}: {error}")}
         return {"number": data["number"], **reply}
 
     def _page(self, kept: Kept, selection: Selection, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ MIME = "application/vnd.tabletopic.result+json"
 Form = Literal["df", "arrow", "polars"]
 _MORE = "There are more rows: raise --limit or %config LakeMagics.result_mb; name << SELECT … keeps them all."
 _MOST_CHARACTERS = 250_000  # of the page that a notebook's file keeps
+_MOST_BYTES = 8 * 2**20  # of the first rows, which a shell keeps with each output
 
 
 class LakeResult:
@@ -97,10 +98,12 @@ class PagedResult(LakeResult):
 
         kept = results.keep(answer.rows, query)
         first = answer.rows.slice(0, max(PAGE_ROWS, min(shown_rows, MOST_ROWS)))
-        super().__init__(dataclasses.replace(answer, rows=_copy(first)), shown_rows)
+        self._page = _bounded(cells(first.slice(0, PAGE_ROWS)))
+        while first.nbytes > _MOST_BYTES and first.num_rows > 1:
+            first = first.slice(0, first.num_rows // 2)
+        super().__init__(dataclasses.replace(answer, rows=_copy(first)), min(shown_rows, first.num_rows))
         self._results, self._kept = results, kept.key
         self._rows = int(answer.rows.num_rows)
-        self._page = _bounded(cells(first.slice(0, PAGE_ROWS)))
         self._kinds = kinds_of(answer.rows.schema)
 
     def arrow(self) -> pa.Table:

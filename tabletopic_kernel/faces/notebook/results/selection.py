@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _COMPARISONS = {"=": "=", "!=": "IS DISTINCT FROM", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _NULLS = {"null": "IS NULL", "not null": "IS NOT NULL"}
-_NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL.*")
+_NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL[^\]]*")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _DIGITS = 38  # of DuckDB's decimals
 
 
@@ -36,7 +37,7 @@ def is_numeric(kind: str) -> bool:
 
 def is_moment(kind: str) -> bool:
     """Whether values of this type of DuckDB are on a time axis."""
-    return kind.startswith(("DATE", "TIMESTAMP"))
+    return kind.startswith(("DATE", "TIMESTAMP")) and not is_nested(kind)
 
 
 def is_nested(kind: str) -> bool:
@@ -49,7 +50,8 @@ def _operand(text: str, kind: str) -> str:
     if not is_numeric(kind) or kind == "FLOAT":
         return f"CAST({literal(text)} AS {kind})"
     try:
-        number = Decimal(text.replace(",", ""))
+        # 1,5 is one and a half to many.
+        number = Decimal(text.replace(",", "") if _THOUSANDS.fullmatch(text.strip()) else text)
     except InvalidOperation:
         raise UsageError(f"{text!r} is not a number") from None
     if kind == "DOUBLE" or not number.is_finite():

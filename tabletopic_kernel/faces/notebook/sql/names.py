@@ -47,9 +47,10 @@ class Column:
 class Kept:
     """Answers by key, asked again when old; empty ones if the server does not respond."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_patience_s: float = _FIRST_PATIENCE_S) -> None:
+        self._first_patience_s = first_patience_s
         self._answers: dict[object, tuple[Any, float]] = {}
-        self._asking: dict[object, threading.Thread] = {}
+        self._asking: dict[object, tuple[threading.Thread, float]] = {}  # since when
 
     def get(self, key: object, ask: Callable[[], T], empty: T, keep_s: float = _KEEP_S) -> T:
         """The answer, an older one if a newer one is late, or ``empty`` if there is none."""
@@ -59,15 +60,18 @@ class Kept:
 
         def run() -> None:
             value = empty
-            with suppress(TableTopicError):
+            with suppress(Exception):  # a traceback would be written into a cell
                 value = ask()
             self._answers[key] = value, time.monotonic() + keep_s
 
-        thread = self._asking.get(key)
+        thread, since = self._asking.get(key, (None, 0.0))
         if thread is None or not thread.is_alive():
-            thread = self._asking[key] = threading.Thread(target=run, name="completion", daemon=True)
+            thread, since = threading.Thread(target=run, name="completion", daemon=True), time.monotonic()
+            self._asking[key] = thread, since
             thread.start()
-        thread.join(_PATIENCE_S if key in self._answers else _FIRST_PATIENCE_S)
+        # The first patience is for all requests together: each one keeps the kernel from running cells.
+        left = 0.0 if key in self._answers else since + self._first_patience_s - time.monotonic()
+        thread.join(max(_PATIENCE_S, left))
         return self._answers.get(key, (empty, 0.0))[0]  # type: ignore[no-any-return]
 
 

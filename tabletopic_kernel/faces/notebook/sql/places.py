@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from bisect import bisect_right
+from itertools import accumulate
 
 _DUCKDB = re.compile(r"\n\nLINE (\d+): (.*)\n( *)\^\s*\Z")
 # Spark counts columns from 0, Trino (Athena) and sqlglot from 1.
@@ -31,9 +34,17 @@ def place_of(message: str, sql: str) -> tuple[int, int] | None:
 
 def _marked(match: re.Match[str]) -> tuple[str, int]:
     """The word above DuckDB's caret, and about its column in the whole line."""
-    column = len(match[3]) - len(f"LINE {match[1]}: ")
+    widths = accumulate(map(_width, match[2]), initial=0)
+    column = bisect_right(list(widths), len(match[3]) - len(f"LINE {match[1]}: ")) - 1
     word = _WORD.match(match[2], column)
     return word[0] if word else "", column
+
+
+def _width(character: str) -> int:
+    """As DuckDB counts: tabs and accents are nothing, ideographs and emojis two."""
+    if unicodedata.category(character) in ("Cc", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def with_place(message: str, sql: str, before: str | None) -> str:
@@ -48,10 +59,11 @@ def with_place(message: str, sql: str, before: str | None) -> str:
     line = sql.split("\n")[row]
     word = _WORD.match(line, column)
     marks = "^" * (len(word[0]) if word else 1)
-    shown = f"{line}\n{' ' * column}{marks}"
+    indent = re.sub(r"[^\t]", " ", line[:column])
+    shown = f"{line}\n{indent}{marks}"
     if before is None:
         where = f"line {row + 1}, column {column + 1} of the SQL"
     else:
-        indent = len(before.rpartition("\n")[2]) if row == 0 else 0
-        where = f"line {row + before.count(chr(10)) + 1}, column {column + indent + 1} of the cell"
+        column += len(before.rpartition("\n")[2]) if row == 0 else 0
+        where = f"line {row + before.count(chr(10)) + 1}, column {column + 1} of the cell"
     return f"{_DUCKDB.sub('', message)}\n\n{where}:\n{shown}"

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from tabletopic_kernel.faces.notebook.results.channel import listen
 from tabletopic_kernel.faces.notebook.results.kept import Query, Results
 from tabletopic_kernel.faces.notebook.results.operations import Operations
 
@@ -46,7 +48,7 @@ def asking(rows: pa.Table, query: Query | None = None) -> Ask:
 @pytest.fixture
 def ask() -> Ask:
     """Asks about 250 rows."""
-    return asking(rows_of(_SQL), Query(_SQL, "duckdb", "2026-01-31", ("country",)))
+    return asking(rows_of(_SQL), Query(_SQL, "duckdb", "2026-01-31", ("country",), frames=("busy",)))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_pages_of_any_order(ask: Ask) -> None:
         ((2, "=", "page-1"), 83),
         ((2, "!=", "page-1"), 167),
         ((0, ">", "99.5"), 150),
-        ((0, "<", "1,0"), 10),
+        ((0, "<", "1,000.5"), 250),
         ((1, "=", "1.505"), 0),
         ((1, "<=", "1.50"), 1),
         ((1, "!=", "1.5"), 249),
@@ -119,9 +121,11 @@ def test_filters(ask: Ask, rule: tuple[int, str, str], count: int) -> None:
     ("message", "error"),
     [
         ({"operation": "page", "at": 0, "filters": [[0, "=", "many"]]}, "'many' is not a number"),
+        ({"operation": "page", "at": 0, "filters": [[0, "<", "1,5"]]}, "'1,5' is not a number"),
         ({"operation": "page", "at": 0, "filters": [[3, "<", "soon"]]}, "invalid timestamp field format"),
         ({"operation": "page", "at": 0, "filters": [[0, "like", "x"]]}, "is no comparison for BIGINT"),
         ({"operation": "cell", "at": 250, "column": 0}, "there is no row 251"),
+        ({"operation": "cell", "at": 0, "column": 9}, "IndexError"),
         ({"operation": "export", "form": "xlsx"}, "csv, parquet or arrow"),
         ({"operation": "page", "at": 0, "result": "gone"}, "Run the cell again"),
     ],
@@ -131,6 +135,20 @@ def test_errors_are_replies(ask: Ask, message: dict[str, Any], error: str) -> No
     reply = ask(**message)
     assert error in reply["error"]
     assert "LINE" not in reply["error"]
+
+
+def test_pages_that_are_loaded_again_share_a_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each opens a comm, which the kernel keeps."""
+    results, connect, manager = Results(lambda: 2**30), Mock(wraps=duckdb.connect), Mock()
+    key = results.keep(rows_of(_SQL)).key
+    monkeypatch.setattr(duckdb, "connect", connect)
+    listen(Mock(**{"kernel.comm_manager": manager}), results)
+    message = {"number": 1, "result": key, "operation": "page", "at": 0, "sort": [[0, True]]}
+    for comm in (Mock(), Mock()):
+        manager.register_target.call_args.args[1](comm, {})
+        comm.on_msg.call_args.args[0]({"content": {"data": message}})
+        assert comm.send.call_args.args[0]["total"] == 250
+    assert connect.call_count == 1
 
 
 def test_a_cell_is_shown_whole() -> None:
@@ -156,7 +174,7 @@ def test_copies(ask: Ask) -> None:
     assert ask("copy", form="markdown", at=0, columns=[2])["text"] == "| page |\n| --- |\n| page-0 |"
     sql = (
         "SELECT 1.10::DECIMAL(5, 2) AS d, 'it''s' AS s, '\\xDE'::BLOB AS b, NULL::INT AS z, "
-        "'NaN'::DOUBLE AS f, {'a': [1], 'm': MAP {'k': true}} AS n, "
+        "'NaN'::DOUBLE AS f, {'a': [1], 'm': MAP {'k': true}, 'e': MAP()} AS n, "
         "TIMESTAMPTZ '2026-01-31 12:00:00+02' AS t, DATE '2026-01-31' AS day"
     )
     rows = rows_of(sql)
@@ -181,6 +199,8 @@ def test_profiles(ask: Ask) -> None:
     assert page["top"] == [["page-0", "2"], ["page-1", "2"], ["page-2", "1"]]
     same = asking(rows_of("SELECT 'inf'::DOUBLE AS v UNION ALL SELECT 1 UNION ALL SELECT 1"))
     assert same("profile", column=0)["bins"][0] == 2
+    for values in ("[DATE '2026-01-31']", "[1.5]"):
+        assert asking(rows_of(f"SELECT {values} AS v"))("profile", column=0)["top"] == []
     empty = asking(rows_of("SELECT 1 AS v WHERE false"))("profile", column=0)
     assert (empty["nulls"], empty["min"], empty["bins"]) == (0, None, [])
 
@@ -218,8 +238,13 @@ def test_charts(ask: Ask) -> None:
             return type("Answer", (), {"rows": rows_of(sql)})
 
     shown: list[Any] = []
-    names = {"workbench": Workbench(), "display": lambda data, raw: shown.append(data), "country": "NL"}
-    exec(chart["code"], names)
+    names = {
+        "workbench": Workbench(),
+        "display": lambda data, raw: shown.append(data),
+        "country": "NL",
+        "busy": [1],
+    }
+    exec(chart["code"], names | {"country": "NL", "busy": [1]})
     assert shown == [{"application/vnd.vegalite.v5+json": chart["spec"]}]
-    assert asked == {"at": "2026-01-31", "params": {"country": "NL"}}
+    assert asked == {"at": "2026-01-31", "params": {"country": "NL"}, "frames": {"busy": [1]}}
     assert "no column" in asking(rows_of("SELECT [1] AS a"))("chart")["error"]

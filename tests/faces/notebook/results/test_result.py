@@ -66,3 +66,7 @@ def test_a_shell_s_outputs_hold_one_page_only() -> None:
     result, _ = shown(pa.table({"n": list(range(100_000))}), results)
     kept = result._answer.rows
     assert kept.get_total_buffer_size() < 2_000
+    large = shown(pa.table({"v": ["x" * 500_000] * 100}), results)[0]
+    assert large._answer.rows.get_total_buffer_size() < 10 * 2**20
+    assert (len(large), len(large._page)) == (100, 100)
+    assert "the first 12 of 100 rows" in repr(large)

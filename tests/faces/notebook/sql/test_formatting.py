@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
 from tabletopic_kernel.faces.notebook.sql.formatting import format_cell
@@ -26,7 +27,20 @@ def test_a_format_keeps_what_is_not_sql(engine: str) -> None:
     assert format_cell(text) == text
 
 
-@pytest.mark.parametrize("cell", ["%%lake\nSELECT (", "%%lake", "x = 1", "%%lake -e oracle_9\nSELECT 1"])
+@pytest.mark.parametrize("sql", ["SELECT 'abc' ~ 'b' AS a", """SELECT '{"a.b": 1}'::JSON ->> 'a.b' AS a"""])
+def test_a_format_returns_the_same_rows(sql: str) -> None:
+    """An operator of this version of DuckDB, a key with a dot."""
+    with duckdb.connect() as connection:
+        formatted = format_cell(f"%%lake\n{sql}").partition("\n")[2]
+        assert connection.sql(formatted).fetchall() == connection.sql(sql).fetchall()
+
+
+LOST = "%%lake\nSELECT CASE -- which\n WHEN a THEN 1 END -- lost\nFROM t"
+
+
+@pytest.mark.parametrize(
+    "cell", [LOST, "%%lake\nSELECT (", "%%lake", "x = 1", "%%lake -e oracle_9\nSELECT 1"]
+)
 def test_what_cannot_be_formatted_says_why(cell: str) -> None:
     """In one line, without colours for a terminal."""
     with pytest.raises(UsageError) as failed:

@@ -17,6 +17,8 @@ ATHENA = "COLUMN_NOT_FOUND: line 1:8: Column 'urll' cannot be resolved"
         ("SELECT urll FROM t", (0, 7)),
         ("SELECT\n  url,\n  urll FROM t", (2, 2)),
         ("SELECT 'ü' || urll FROM t", (0, 14)),
+        ("SELECT '日本🦆' || urll FROM t", (0, 16)),
+        ("SELECT\n\t1,\turll FROM t", (1, 4)),
         (f"SELECT {'url, ' * 40}urll FROM t", (0, 207)),
         ("SELEC url FROM t", (0, 0)),
         ("SELECT url FROM t WHERE url = CAST('x' AS INT) + nosuch(1)", (0, 49)),
@@ -54,4 +56,7 @@ def test_a_cell_shows_the_line_and_marks_the_word() -> None:
     shown = with_place(message, sql, before=" --limit 5\nbusy << ")
     assert shown == ("Binder Error: no urll\n\nline 2, column 16 of the cell:\nSELECT urll\n       ^^^^")
     assert "line 1, column 8 of the SQL:" in with_place(message, sql, before=None)
+    behind_a_tab = message.replace("SELECT ", "SELECT\t").replace(" ^", "^")
+    tabbed = with_place(behind_a_tab, sql.replace("SELECT ", "SELECT\t"), before=None)
+    assert tabbed.endswith("\nSELECT\turll\n      \t^^^^")
     assert with_place("no place", sql, before=None) == "no place"
