@@ -71,3 +71,30 @@ def test_nothing_is_written_for_values_that_are_there(tmp_path: Path) -> None:
     table.commit([Event(1, 2, 3, 0, 2, 2, TEXT), Event(3, 1, 4, 0, 3, 3, TEXT)])
     rows = table.lake.table.scan().to_arrow().to_pylist()
     assert {row["id"]: row["text"] for row in rows} == {1: "a", 2: "b", 3: TEXT}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [Event(1, 2, 20, 0, 2, 2, TEXT)],  # its own earlier row has the value
+        [Event(2, None, 30, 0, 2, 2, "b"), Event(1, 2, 30, 0, 3, 3, TEXT)],  # of one transaction
+        [Event(2, 2, 30, 0, 2, 2, "b"), Event(1, 2, 20, 0, 3, 3, TEXT)],
+    ],
+)
+def test_equal_orders_mix_no_rows(last: list[Event], tmp_path: Path) -> None:
+    """A row keeps its own value when its event is sent again, or another key is deleted at the same time."""
+    table = Upserts(new_catalog(str(tmp_path)))
+    table.commit([Event(1, 1, 10, 0, 0, 0, "a"), Event(2, 1, 11, 0, 0, 0, "b")])
+    table.commit([Event(1, 2, 20, 0, 1, 1, TEXT)])
+    table.commit(last)
+    rows = table.lake.table.scan().to_arrow().to_pylist()
+    assert {row["id"]: row["text"] for row in rows}[1] == "a"
+
+
+def test_of_several_keys_that_may_have_been_changed_none_gives_its_value(tmp_path: Path) -> None:
+    """The placeholder stays: another row's value would be worse."""
+    table = Upserts(new_catalog(str(tmp_path)))
+    table.commit([Event(1, 1, 10, 0, 0, 0, "a"), Event(2, 1, 11, 0, 1, 1, "b")])
+    table.commit([*(Event(key, None, 20, 0, 1 + key, 2) for key in (1, 2)), Event(3, 1, 20, 0, 4, 4, TEXT)])
+    (row,) = table.lake.table.scan().to_arrow().to_pylist()
+    assert row["text"] == TEXT
