@@ -77,6 +77,7 @@ class Lookup:
             f"INSERT INTO events SELECT l.* FROM remembered l SEMI JOIN touched t ON {same} "
             f"WHERE NOT l.{ALL_KEYS.name} UNION ALL SELECT * FROM remembered WHERE {ALL_KEYS.name}"
         )
+        self._drop_followers()
         keys = None if truncates else self._duck.execute("FROM touched").to_arrow_table()
         with self._reader("live", live(keys)):
             of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
@@ -85,6 +86,19 @@ class Lookup:
         if late := pc.sum(losers["is_late"]).as_py():
             _LOG.warning(_LATE, f"{late:,}", ", ".join(".".join(leaf.path) for leaf in self._columns.order))
         return _by_file(losers)
+
+    def _drop_followers(self) -> None:
+        """Leave out deletes that only follow that of their key, whose order says where they belong.
+
+        Debezium's: within a task ``transform.deletes.Followers`` does it, but a task may begin between both.
+        """
+        if self._order:
+            self._duck.execute(
+                f"DELETE FROM events c USING events e WHERE c.{FILE} IS NULL AND NOT c.{ALL_KEYS.name} AND "
+                f"c.{self._order[0]} IS NULL AND e.{FILE} IS NULL AND e.{self._order[0]} IS NOT NULL AND "
+                f"e.{self._partition} = c.{self._partition} AND e.{self._offset} + 1 = c.{self._offset} AND "
+                f"{self._same('e', 'c')}"
+            )
 
     def updated(self, first: int) -> int:
         """After ``superseded``: how many rows of files from index ``first`` have a newer row of their key."""
@@ -128,6 +142,7 @@ class Lookup:
     def newest_deletes(self, deletes: Batches, since_us: int | None) -> pa.Table:
         """The newest deletes of each key, without those whose record is older than ``since_us``."""
         self._load("events", deletes)
+        self._drop_followers()
         recent = "true" if since_us is None else f"coalesce(epoch_us({self._timestamp}) >= {since_us}, true)"
         kept = ", ".join(name for name in self._schema.names if name not in (FILE, POSITION))
         return self._duck.execute(
