@@ -109,16 +109,16 @@ class Lookup:
         """After ``superseded``: for rows, by ``file`` and ``position``, the newest older one of their key.
 
         If there is none, or it was deleted, the event may have changed its key: then that of the key whose
-        delete has the same order, unless several have.
+        delete alone has the same order.
         """
         self._duck.register("asked", rows)
-        moved = f"d.{self._order[0]} = c.{self._order[0]}" if self._order else "false"
+        moment = self._order[0] if self._order else "NULL"
         order = f"ORDER BY {self._by_order}{self._by_place}"
         newest = f"row_number() OVER (PARTITION BY of_file, of_position {order}) = 1"
         pairs = self._duck.execute(f"""
             WITH timed AS MATERIALIZED ({self._timed()}),
             wanted AS (
-                SELECT t.*, t.{FILE} AS of_file, t.{POSITION} AS of_position
+                SELECT t.*, t.{FILE} AS of_file, t.{POSITION} AS of_position, {moment} AS own_order
                 FROM timed t JOIN asked USING ({FILE}, {POSITION})
             ),
             own AS (
@@ -126,16 +126,18 @@ class Lookup:
                 JOIN timed e ON {self._same("e", "c")} AND {self._older(by_place=True)}) QUALIFY {newest}
             ),
             kept AS (FROM own WHERE {FILE} IS NOT NULL),
-            moved AS (
-                SELECT c.of_file, c.of_position, e.* FROM wanted c ANTI JOIN kept USING (of_file, of_position)
-                JOIN timed d ON d.{FILE} IS NULL AND NOT d.{ALL_KEYS.name} AND {moved}
-                JOIN timed e ON {self._same("e", "d")} AND e.{FILE} IS NOT NULL AND {self._older()}
+            deletes AS (
+                SELECT *, {moment} AS their_order FROM timed WHERE {FILE} IS NULL AND NOT {ALL_KEYS.name}
+                QUALIFY count(DISTINCT ({self._key})) OVER (PARTITION BY their_order) = 1
             ),
-            sole AS (
-                FROM moved QUALIFY count(DISTINCT ({self._key})) OVER (PARTITION BY of_file, of_position) = 1
+            moved AS (
+                SELECT c.of_file, c.of_position, e.*
+                FROM wanted c ANTI JOIN kept USING (of_file, of_position)
+                JOIN deletes d ON d.their_order = c.own_order
+                JOIN timed e ON {self._same("e", "d")} AND e.{FILE} IS NOT NULL AND {self._older()}
             )
             SELECT of_file, of_position, {FILE}, {POSITION} FROM kept
-            UNION ALL SELECT of_file, of_position, {FILE}, {POSITION} FROM (FROM sole QUALIFY {newest})
+            UNION ALL SELECT of_file, of_position, {FILE}, {POSITION} FROM (FROM moved QUALIFY {newest})
             """).fetchall()
         return {(file, position): (older, at) for file, position, older, at in pairs}
 
