@@ -14,12 +14,13 @@ import psutil
 
 from benchmarks.measure import CpuMeter
 from benchmarks.peers.programs import PROGRAMS
-from benchmarks.peers.site import NAMESPACE, Site, growth, rows_of, wrong_rows
+from benchmarks.peers.site import NAMESPACE, Site, growth, rows_of, wrong_at_last
 from tabletopic_kernel.clients.kafka.librdkafka import make_producer
 from tabletopic_kernel.local import machine, processes
 from tabletopic_kernel.model.errors import TableTopicError
 
 _NOTHING_S = 180.0  # without a new row: the program is stuck
+_REST_S = 60.0  # without a new row: what is missing does not come
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def measure(site: Site, name: str, folder: Path, sizes: Sizes) -> Figures:
     with _running(site, name, folder) as process:
         recovered = _reach(site, table, rows + 1, folder, process, peak)
         _reach(site, table, total, folder, process, peak)
-        missing, doubled = wrong_rows(site, table, total)
-        waits = _freshness(site, table, total, sizes, folder, process)
+        missing, doubled = wrong_at_last(site, table, total, _REST_S, lambda: process.poll() is None)
+        waits = _freshness(site, table, total - missing + doubled, sizes, folder, process)
     files = site.catalog().load_table(table).inspect.files()
     stored = sum(files["file_size_in_bytes"].to_pylist())
     return Figures(

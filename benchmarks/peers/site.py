@@ -151,3 +151,15 @@ def wrong_rows(site: Site, table: str, total: int) -> tuple[int, int]:
     counted = scan.to_arrow()["event_id"].value_counts().to_pylist()
     actual = Counter({entry["values"]: entry["counts"] for entry in counted})
     return sum((expected - actual).values()), sum((actual - expected).values())
+
+
+def wrong_at_last(
+    site: Site, table: str, total: int, limit_s: float, is_alive: Callable[[], bool]
+) -> tuple[int, int]:
+    """The same, once none is missing, or nothing comes any more: with doubled rows a table is full early."""
+    wrong = wrong_rows(site, table, total)
+    for _ in growth(site, table, limit_s, is_alive) if wrong[0] else ():
+        wrong = wrong_rows(site, table, total)
+        if not wrong[0]:
+            break
+    return wrong

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.load import Load
 from benchmarks.peers import flink, programs
-from benchmarks.peers.site import NAMESPACE, Site, columns, growth, rows_of, wrong_rows
+from benchmarks.peers.site import NAMESPACE, Site, columns, growth, rows_of, wrong_at_last, wrong_rows
 
 IDS = ("a", "b", "c")
 
@@ -49,6 +49,22 @@ def test_rows_are_compared_with_what_was_sent(site: Site, rows: list[str], wrong
     assert wrong_rows(site, f"{NAMESPACE}.loop", 6) == wrong
     assert rows_of(site.catalog(), f"{NAMESPACE}.loop") == len(rows)
     assert [count for _, count in growth(site, f"{NAMESPACE}.loop", 0.01, lambda: True)] == [len(rows)]
+
+
+def test_doubled_rows_hide_no_late_ones(site: Site) -> None:
+    """A table may have as many rows as were sent before the last of them came: they are not lost."""
+    table = site.create("loop")
+    event = dict.fromkeys(field.name for field in columns("avro").fields)
+    batches = iter((["a", "b", "b"], ["c"]))
+
+    def append() -> bool:
+        rows = [{**event, "event_id": text} for text in next(batches, [])]
+        if rows:
+            table.append(pa.Table.from_pylist(rows, table.schema().as_arrow()))
+        return True
+
+    assert append()
+    assert wrong_at_last(site, f"{NAMESPACE}.loop", 3, 5, append) == (0, 1)
 
 
 def test_flink_gets_the_catalog_and_the_login(site: Site) -> None:

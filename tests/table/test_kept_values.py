@@ -6,7 +6,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pyiceberg.types import ListType, LongType, NestedField, StructType
 
+from tabletopic_kernel.query.duckdb import DuckLake
 from tests.pipeline.test_unavailable import TEXT
 from tests.table.foreign_deletes import delete_files
 from tests.table.test_upsert import Event, Upserts, new_catalog
@@ -71,3 +73,46 @@ def test_nothing_is_written_for_values_that_are_there(tmp_path: Path) -> None:
     table.commit([Event(1, 2, 3, 0, 2, 2, TEXT), Event(3, 1, 4, 0, 3, 3, TEXT)])
     rows = table.lake.table.scan().to_arrow().to_pylist()
     assert {row["id"]: row["text"] for row in rows} == {1: "a", 2: "b", 3: TEXT}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [Event(1, 2, 20, 0, 2, 2, TEXT)],  # its own earlier row has the value
+        [Event(2, None, 30, 0, 2, 2, "b"), Event(1, 2, 30, 0, 3, 3, TEXT)],  # of one transaction
+        [Event(2, 2, 30, 0, 2, 2, "b"), Event(1, 2, 20, 0, 3, 3, TEXT)],
+    ],
+)
+def test_equal_orders_mix_no_rows(last: list[Event], tmp_path: Path) -> None:
+    """A row keeps its own value when its event is sent again, or another key is deleted at the same time."""
+    table = Upserts(new_catalog(str(tmp_path)))
+    table.commit([Event(1, 1, 10, 0, 0, 0, "a"), Event(2, 1, 11, 0, 0, 0, "b")])
+    table.commit([Event(1, 2, 20, 0, 1, 1, TEXT)])
+    table.commit(last)
+    rows = table.lake.table.scan().to_arrow().to_pylist()
+    assert {row["id"]: row["text"] for row in rows}[1] == "a"
+
+
+def test_of_several_keys_that_may_have_been_changed_none_gives_its_value(tmp_path: Path) -> None:
+    """The placeholder stays: another row's value would be worse."""
+    table = Upserts(new_catalog(str(tmp_path)))
+    table.commit([Event(1, 1, 10, 0, 0, 0, "a"), Event(2, 1, 11, 0, 1, 1, "b")])
+    table.commit([*(Event(key, None, 20, 0, 1 + key, 2) for key in (1, 2)), Event(3, 1, 20, 0, 4, 4, TEXT)])
+    (row,) = table.lake.table.scan().to_arrow().to_pylist()
+    assert row["text"] == TEXT
+
+
+def test_many_rows_keep_their_values_in_parts(tmp_path: Path) -> None:
+    """More than are in memory at once; other columns stay as they are, also null lists."""
+    table, count = Upserts(new_catalog(str(tmp_path))), 8_200
+    with table.lake.table.update_schema() as update:
+        item = StructType(NestedField(99, "a", LongType(), required=False))
+        update.add_column("more", ListType(98, item, element_required=False))
+    table.commit([Event(at, 1, at, 0, at, at, f"text {at}") for at in range(count)])
+    table.commit([Event(at, 2, count + at, 0, count + at, at, TEXT) for at in range(count)])
+    counts = DuckLake(table.catalog).sql(
+        "SELECT count(*), count(*) FILTER (text = 'text ' || id AND value = 2 AND more IS NULL) "
+        "FROM lake.default.clicks"
+    )
+    assert [column[0] for column in counts.to_pydict().values()] == [count, count]
+    assert len(table.lake.files()) == 1 + 1 + 2

@@ -507,7 +507,7 @@ def test_columns_that_others_chose_to_identify_rows_still_do(catalog: Catalog) -
     assert table.table.schema().identifier_field_names() == {"a", "b"}
     relaxed = Schema(columns[0], columns[1].model_copy(update={"required": False}))
     table.evolve(relaxed, {}, epoch=1)
-    assert table.table.schema().identifier_field_names() == {"a"}
+    assert table.table.schema().identifier_field_names() == set()
 
 
 def as_s3_tables(monkeypatch: pytest.MonkeyPatch, *catalogs: Catalog) -> None:

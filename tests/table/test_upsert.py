@@ -68,6 +68,10 @@ class Event(NamedTuple):
 
 def newest(events: Sequence[Event]) -> dict[int, int]:
     """What a table of these has, by key."""
+    deletes = [event for event in events if event.key is not None and event.value is None]
+    gone = {(event.key, event.partition, event.offset + 1) for event in deletes if event.lsn is not None}
+    follow = [e for e in deletes if e.lsn is None and (e.key, e.partition, e.offset) in gone]
+    events = [event for event in events if event not in follow]
     cuts = [event for event in events if event.key is None]
     rows: dict[int, int] = {}
     for key in {event.key for event in events if event.key is not None}:
@@ -318,6 +322,16 @@ def test_a_truncate_deletes_no_row_of_its_order() -> None:
     )
     with open_lookup(columns) as lookup:
         assert lookup.superseded([batch], [], lambda _: []) == {}
+
+
+@pytest.mark.parametrize("splits", [(1,), (1, 2), (2,)])
+def test_what_only_follows_a_delete_has_its_order(splits: tuple[int, ...], table: Upserts) -> None:
+    """A record without a value, when both are sent again behind newer changes: in any split into batches."""
+    table.commit([_write(1, 1, 7, ms=1)])
+    events = [Event(1, None, 5, 0, 8, 2), Event(1, None, None, 0, 9, 2), Event(2, 2, 8, 0, 10, 2)]
+    for start, end in zip((0, *splits), (*splits, None), strict=True):
+        table.commit(events[start:end])
+    assert table.rows() == [(1, 1), (2, 2)]
 
 
 def test_a_deleted_key_stays_deleted(table: Upserts) -> None:

@@ -83,7 +83,8 @@ def schema_updates(
     """The updates that make ``schema`` current (None: columns stay) and note properties."""
     updates: tuple[TableUpdate, ...] = ()
     if schema is not None:
-        kept = [key for key in table.table.schema().identifier_field_ids if is_identifier(schema, key)]
+        key = table.table.schema().identifier_field_ids
+        kept = key if all(is_identifier(schema, each) for each in key) else []  # a part identifies no row
         new = schema.model_copy(update={"schema_id": next_schema_id(table), "identifier_field_ids": kept})
         add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
         updates = (add, SetCurrentSchemaUpdate(schema_id=-1))

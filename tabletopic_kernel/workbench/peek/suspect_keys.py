@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,24 +60,30 @@ def suspect_keys(
     if not letters.load() or letters.table is None:
         return SuspectKeys(topic, [])
     table = letters.table.table
+    names = tuple(name for name in SOURCE_SCHEMA.names if name != "value")  # keys alone are decoded
     with reachable("the storage", lent=lends_keys(table)):
-        names = tuple(name for name in SOURCE_SCHEMA.names if name != "value")  # keys alone are decoded
         rows = table.scan(row_filter=condition, selected_fields=names).to_arrow()
-    rows = rows.append_column("value", pa.nulls(len(rows), SOURCE_SCHEMA.field("value").type))
+    field = SOURCE_SCHEMA.field("value")
+    rows = rows.append_column(field, pa.nulls(len(rows), field.type))
     batches = records_of(rows) if len(rows) else ()
     records = (record for batch in batches for record in decoded(batch, topic, settings, registry))
     return SuspectKeys(topic, _by_key(records))
 
 
 def _by_key(records: Iterable[PeekedRecord]) -> list[SuspectKey]:
-    by_key: dict[str, list[PeekedRecord]] = {}
+    counts, newest = Counter[str](), dict[str, PeekedRecord]()
     for record in records:
-        by_key.setdefault(json.dumps(_key_of(record), default=str), []).append(record)
-    found = []
-    for of_key in by_key.values():
-        last = max(of_key, key=lambda record: (record.timestamp_ms, record.partition, record.offset))
-        found.append(SuspectKey(_key_of(last), len(of_key), last.partition, last.offset))
+        key = json.dumps(_key_of(record), default=str)
+        counts[key] += 1
+        newest[key] = max(newest.get(key, record), record, key=_moment)
+    found = [
+        SuspectKey(_key_of(last), counts[key], last.partition, last.offset) for key, last in newest.items()
+    ]
     return sorted(found, key=lambda suspect: (-suspect.letters, str(suspect.key)))
+
+
+def _moment(record: PeekedRecord) -> tuple[int, int, int]:
+    return record.timestamp_ms, record.partition, record.offset
 
 
 def _key_of(record: PeekedRecord) -> Any:

@@ -8,10 +8,11 @@ one more data file of the snapshot, and the staged ones are deleted by position.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
@@ -20,8 +21,11 @@ from pyiceberg.table import FileScanTask, Table
 from tabletopic_kernel.model.moved_rows import Positions
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.unavailable import unavailable
+from tabletopic_kernel.pipeline.write import shape_of
 from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION
 from tabletopic_kernel.table.changes.upsert.lookup import Lookup, Place
+
+_AT_ONCE: Final = 8 * 1024  # rows, of large values
 
 
 class _Rows(NamedTuple):
@@ -36,8 +40,8 @@ def with_kept_values(
     field_ids: frozenset[int],
     superseded: Mapping[int, Positions],
     lookup: Lookup,
-) -> tuple[pa.Table, dict[int, Positions]]:
-    """The rows that get values, with them, and by file the positions of all rows to delete.
+) -> tuple[Iterator[pa.Table], dict[int, Positions]]:
+    """The rows that get values, with them, in parts, and by file the positions of all rows to delete.
 
     The first so many ``files`` are ``staged``; ``field_ids``: the columns in which some lack values.
     """
@@ -51,18 +55,32 @@ def with_kept_values(
     wanted = _by_file(set().union(*lacking.values()) - beaten)
     sources = {name: _sources(places - beaten, places, before) for name, places in lacking.items()}
     rows = _read(table, files, wanted, [field.name for field in schema.fields])
-    found = {place for of_column in sources.values() for place in of_column.values()}
-    earlier = _read(table, files, _by_file(found), names)
-    whole = rows.rows
-    for name, of_column in sources.items():
-        chosen = np.arange(len(whole))
-        for place, source in of_column.items():
-            chosen[rows.at[place]] = len(whole) + earlier.at[source]
-        both = pa.chunked_array([*whole[name].chunks, *earlier.rows[name].chunks], whole[name].type)
-        at = whole.schema.get_field_index(name)
-        whole = whole.set_column(at, whole.schema.field(at), both.take(pa.array(chosen)))
     gone = {index: np.union1d(superseded.get(index, rows), rows) for index, rows in wanted.items()}
-    return whole, {**superseded, **gone}
+    return _with_sources(table, files, rows, sources), {**superseded, **gone}
+
+
+def _with_sources(
+    table: Table, files: Sequence[DataFile], rows: _Rows, sources: Mapping[str, Mapping[Place, Place]]
+) -> Iterator[pa.Table]:
+    """Rows with the values of their sources: a part at a time, as values are large, in the sources' order."""
+    first = {
+        row: min(of[row] for of in sources.values() if row in of) for of in sources.values() for row in of
+    }
+    order = sorted(rows.at, key=lambda row: first.get(row, row))
+    for start in range(0, len(order), _AT_ONCE):
+        chosen = order[start : start + _AT_ONCE]
+        part = rows.rows.take(pa.array([rows.at[row] for row in chosen]))
+        found = {of_column[row] for of_column in sources.values() for row in chosen if row in of_column}
+        earlier = _read(table, files, _by_file(found), list(sources))
+        for name, of_column in sources.items():
+            both = pa.chunked_array([*part[name].chunks, *earlier.rows[name].chunks], part[name].type)
+            taken = [
+                len(part) + earlier.at[of_column[row]] if row in of_column else at
+                for at, row in enumerate(chosen)
+            ]
+            at_column = part.schema.get_field_index(name)
+            part = part.set_column(at_column, part.schema.field(at_column), both.take(pa.array(taken)))
+        yield part
 
 
 def _sources(rows: set[Place], lacking: set[Place], before: Mapping[Place, Place]) -> dict[Place, Place]:
@@ -78,11 +96,9 @@ def _sources(rows: set[Place], lacking: set[Place], before: Mapping[Place, Place
 
 
 def _note_lacking(table: Table, file: DataFile, index: int, lacking: Mapping[str, set[Place]]) -> None:
-    start = 0
-    for batch in _batches(table, file, list(lacking)):
+    for start, batch in _batches(table, file, list(lacking)):
         for places, column in zip(lacking.values(), batch.columns, strict=True):
             places.update((index, start + at) for at in np.flatnonzero(unavailable(column)).tolist())
-        start += len(batch)
 
 
 def _by_file(places: Iterable[Place]) -> dict[int, Positions]:
@@ -99,23 +115,42 @@ def _read(
     target = file_schema(table.schema().select(*names))
     parts, index = [], dict[Place, int]()
     for file, positions in wanted.items():
-        start = 0
-        for batch in _batches(table, files[file], names):
+        for start, batch in _batches(table, files[file], names, positions):
             here = positions[(positions >= start) & (positions < start + len(batch))]
             if len(here):
                 parts.append(batch.take(pa.array(here - start)))
-            start += len(batch)
         index |= {(file, position): len(index) + at for at, position in enumerate(positions.tolist())}
     return _Rows(pa.Table.from_batches(parts, schema=target), index)
 
 
-def _batches(table: Table, file: DataFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in order, deleted ones, too."""
-    schema = table.schema().select(*names)
+def _batches(
+    table: Table, file: DataFile, names: Sequence[str], wanted: Positions | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a file in order, deleted ones, too, with the position of the first of each batch.
+
+    Row groups without ``wanted`` rows may be left out. PyIceberg reads all rows at once, and makes null lists
+    of structs empty: it reads only files of other shapes.
+    """
+    schema, start = table.schema().select(*names), 0
     target = file_schema(schema)
+    with table.io.new_input(file.file_path).open() as stream:
+        parquet = pq.ParquetFile(stream, pre_buffer=True)
+        fields = dict(zip(parquet.schema_arrow.names, shape_of(parquet.schema_arrow), strict=True))
+        if [fields.get(name) for name in target.names] == list(shape_of(target)):
+            for group in range(parquet.num_row_groups):
+                end = start + parquet.metadata.row_group(group).num_rows
+                if wanted is None or ((wanted >= start) & (wanted < end)).any():
+                    for batch in parquet.iter_batches(_AT_ONCE, [group], target.names, use_threads=False):
+                        columns = {name: batch.column(name) for name in target.names}
+                        yield start, conform(columns, len(batch), target)
+                        start += len(batch)
+                start = end
+            return
     scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
     for batch in scan.to_record_batches([FileScanTask(file)]):
-        yield conform(dict(zip(batch.schema.names, batch.columns, strict=True)), len(batch), target)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        yield start, conform(columns, len(batch), target)
+        start += len(batch)
 
 
 def _places(rows: set[Place]) -> pa.Table:

@@ -77,6 +77,7 @@ class Lookup:
             f"INSERT INTO events SELECT l.* FROM remembered l SEMI JOIN touched t ON {same} "
             f"WHERE NOT l.{ALL_KEYS.name} UNION ALL SELECT * FROM remembered WHERE {ALL_KEYS.name}"
         )
+        self._drop_followers()
         keys = None if truncates else self._duck.execute("FROM touched").to_arrow_table()
         with self._reader("live", live(keys)):
             of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
@@ -86,6 +87,19 @@ class Lookup:
             _LOG.warning(_LATE, f"{late:,}", ", ".join(".".join(leaf.path) for leaf in self._columns.order))
         return _by_file(losers)
 
+    def _drop_followers(self) -> None:
+        """Leave out deletes that only follow that of their key, whose order says where they belong.
+
+        Debezium's: within a task ``transform.deletes.Followers`` does it, but a task may begin between both.
+        """
+        if self._order:
+            self._duck.execute(
+                f"DELETE FROM events c USING events e WHERE c.{FILE} IS NULL AND NOT c.{ALL_KEYS.name} AND "
+                f"c.{self._order[0]} IS NULL AND e.{FILE} IS NULL AND e.{self._order[0]} IS NOT NULL AND "
+                f"e.{self._partition} = c.{self._partition} AND e.{self._offset} + 1 = c.{self._offset} AND "
+                f"{self._same('e', 'c')}"
+            )
+
     def updated(self, first: int) -> int:
         """After ``superseded``: how many rows of files from index ``first`` have a newer row of their key."""
         is_live = pc.greater_equal(self._losers[FILE], first)
@@ -94,29 +108,43 @@ class Lookup:
     def rows_before(self, rows: pa.Table) -> dict[Place, Place]:
         """After ``superseded``: for rows, by ``file`` and ``position``, the newest older one of their key.
 
-        For a row whose event changed its key, that of the key before: its delete has the same order.
+        If there is none, or it was deleted, the event may have changed its key: then that of the key whose
+        delete alone has the same order.
         """
         self._duck.register("asked", rows)
-        moved = f"d.{self._order[0]} = c.{self._order[0]}" if self._order else "false"
-        is_row = f"e.{FILE} IS NOT NULL AND {self._older()}"
+        moment = self._order[0] if self._order else "NULL"
+        order = f"ORDER BY {self._by_order}{self._by_place}"
+        newest = f"row_number() OVER (PARTITION BY of_file, of_position {order}) = 1"
         pairs = self._duck.execute(f"""
             WITH timed AS MATERIALIZED ({self._timed()}),
-            wanted AS (SELECT t.* FROM timed t JOIN asked USING ({FILE}, {POSITION})),
-            pairs AS (
-                SELECT c.{FILE} AS of_file, c.{POSITION} AS of_position, false AS is_moved, e.*
-                FROM wanted c JOIN timed e ON {self._same("e", "c")} AND {is_row}
-                UNION ALL SELECT c.{FILE}, c.{POSITION}, true, e.* FROM wanted c
-                JOIN timed d ON d.{FILE} IS NULL AND NOT d.{ALL_KEYS.name} AND {moved}
-                JOIN timed e ON {self._same("e", "d")} AND {is_row}
+            wanted AS (
+                SELECT t.*, t.{FILE} AS of_file, t.{POSITION} AS of_position, {moment} AS own_order
+                FROM timed t JOIN asked USING ({FILE}, {POSITION})
+            ),
+            own AS (
+                FROM (SELECT c.of_file, c.of_position, e.* FROM wanted c
+                JOIN timed e ON {self._same("e", "c")} AND {self._older(by_place=True)}) QUALIFY {newest}
+            ),
+            kept AS (FROM own WHERE {FILE} IS NOT NULL),
+            deletes AS (
+                SELECT *, {moment} AS their_order FROM timed WHERE {FILE} IS NULL AND NOT {ALL_KEYS.name}
+                QUALIFY count(DISTINCT ({self._key})) OVER (PARTITION BY their_order) = 1
+            ),
+            moved AS (
+                SELECT c.of_file, c.of_position, e.*
+                FROM wanted c ANTI JOIN kept USING (of_file, of_position)
+                JOIN deletes d ON d.their_order = c.own_order
+                JOIN timed e ON {self._same("e", "d")} AND e.{FILE} IS NOT NULL AND {self._older()}
             )
-            SELECT of_file, of_position, {FILE}, {POSITION} FROM pairs QUALIFY row_number() OVER (
-                PARTITION BY of_file, of_position ORDER BY is_moved DESC, {self._by_order}{self._by_place}
-            ) = 1""").fetchall()
+            SELECT of_file, of_position, {FILE}, {POSITION} FROM kept
+            UNION ALL SELECT of_file, of_position, {FILE}, {POSITION} FROM (FROM moved QUALIFY {newest})
+            """).fetchall()
         return {(file, position): (older, at) for file, position, older, at in pairs}
 
     def newest_deletes(self, deletes: Batches, since_us: int | None) -> pa.Table:
         """The newest deletes of each key, without those whose record is older than ``since_us``."""
         self._load("events", deletes)
+        self._drop_followers()
         recent = "true" if since_us is None else f"coalesce(epoch_us({self._timestamp}) >= {since_us}, true)"
         kept = ", ".join(name for name in self._schema.names if name not in (FILE, POSITION))
         return self._duck.execute(
@@ -137,13 +165,15 @@ class Lookup:
             return f"{one}.{self._key} = {other}.{self._key}"
         return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self._keys)
 
-    def _older(self) -> str:
-        """Whether e is older than c."""
-        older = _is_before(("moment", self._partition, self._offset))
+    def _older(self, *, by_place: bool = False) -> str:
+        """Whether e is older than c; of two with one order, ``by_place``, as if one was sent again."""
+        place = ("moment", self._partition, self._offset)
+        older = _is_before(place)
         if not self._order:
             return older
         ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
-        return f"CASE WHEN {ordered} THEN {_is_before(self._order)} ELSE {older} END"
+        by_order = _is_before((*self._order, *place) if by_place else self._order)
+        return f"CASE WHEN {ordered} THEN {by_order} ELSE {older} END"
 
     def _losers_sql(self) -> str:
         return f"""

@@ -80,8 +80,8 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
             change = replace(change, ledger=replace(change.ledger, changes=changes))
             if upsert.unavailable:
                 ids = upsert.unavailable
-                whole, found = with_kept_values(table, files, staged, ids, found, lookup)
-                change = _with_rows(table, change, whole)
+                parts, found = with_kept_values(table, files, staged, ids, found, lookup)
+                change = _with_rows(table, change, parts)
         positions = {files[index].file_path: rows for index, rows in found.items()}
         merged, removed = _merged(live, files, positions)
     stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
@@ -99,12 +99,11 @@ def _counted(upsert: Upsert, superseded: Mapping[int, Positions], updated: int) 
     return {what: count for what, count in counts.items() if count}
 
 
-def _with_rows(table: Table, change: TableChange, rows: pa.Table) -> TableChange:
+def _with_rows(table: Table, change: TableChange, parts: Iterable[pa.Table]) -> TableChange:
     """The change that adds some more rows."""
-    if not len(rows):
-        return change
     plan = TopicTable(table).plan()
-    files = DataFileWriter(plan.metadata, plan.io_properties, change.ledger.epoch).write(rows)
+    writer = DataFileWriter(plan.metadata, plan.io_properties, change.ledger.epoch)
+    files = [file for rows in parts for file in writer.write(rows)]
     return replace(change, add=(*change.add, *files))
 
 
