@@ -27,7 +27,7 @@ _QUICK_S = 0.004
 # For short texts: a topic's name has 249 characters, and the rows of errors see the first line.
 _SHORT = ("tabletopic_kernel.model.topic_names", "tabletopic_kernel.clients.outside_errors.rules")
 # Used by match() alone: the scan is tried at one position.
-_ANCHORED = ("tabletopic_kernel.faces.notebook.lake_magic._OPTION",)
+_ANCHORED = ("tabletopic_kernel.faces.notebook.sql.text._OPTION",)
 
 
 def _is_linear(work: Callable[[str], object], unit: str, before: str, after: str) -> bool:

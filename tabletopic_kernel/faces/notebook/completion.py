@@ -20,7 +20,7 @@ from tabletopic_kernel.faces.notebook.sql.suggestions import Scope, suggest
 from tabletopic_kernel.faces.notebook.sql.text import parts_of, parts_of_cell
 from tabletopic_kernel.faces.notebook.topic_magic import make_parser
 
-_LINE_MAGIC = re.compile(r"\s*(?:\w+\s*=\s*)?%lake(?=\s)")
+_LINE_MAGIC = re.compile(r"\A\s*(?:\w+\s*=\s*)?%lake(?=\s)")
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
 

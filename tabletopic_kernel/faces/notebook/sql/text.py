@@ -11,7 +11,7 @@ _OPTION = re.compile(
 )
 _ASSIGNMENT = re.compile(r"\A\s*([^\W\d]\w*)\s*<<\s*")
 _SPACE = re.compile(r"\s*")
-_MAGIC = re.compile(r"\s*%%lake(?=\s|\Z)")
+_MAGIC = re.compile(r"\A\s*%%lake(?=\s|\Z)")
 _ENGINE = re.compile(r"(?:--engine|-e)(?:\s+|=)(\w+)")
 
 
