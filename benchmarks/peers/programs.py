@@ -14,8 +14,7 @@ from benchmarks.peers.program import HEAP, Program
 from benchmarks.peers.site import NAMESPACE, Site, installed
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel.local import machine
-from tabletopic_kernel.local.java import jars, jvm
-from tabletopic_kernel.local.progress import silent
+from tabletopic_kernel.local.java import jvm
 
 
 def ours(site: Site, folder: Path) -> Program:
@@ -31,7 +30,7 @@ def ours(site: Site, folder: Path) -> Program:
 def spark(site: Site, folder: Path) -> Program:
     """Structured Streaming into Iceberg's sink; Spark's own Avro, behind the schema id's five bytes."""
     kafka = {f"kafka.{key}": value for key, value in site.java_kafka.items()}
-    extra = [*installed("spark"), *jars.install([str(jvm.java())], silent).of("spark")]
+    extra = [*installed("spark"), *jvm.spark_jars()]
     conf = {
         "spark.master": f"local[{site.parallelism}]",
         "spark.driver.memory": HEAP,

@@ -28,7 +28,6 @@ from benchmarks.load import Format, Load
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.local.java import jars, jvm
-from tabletopic_kernel.local.progress import silent
 from tabletopic_kernel.workbench.workbench import Workbench
 
 NAMESPACE = "bench"
@@ -116,8 +115,7 @@ def columns(what: Format) -> Schema:
 
 def installed(name: str) -> list[Path]:
     """The jars of a compared program; the first call downloads them."""
-    java = [str(jvm.java()), *jvm.trust_store_options()]
-    return jars.install(java, silent, _JARS[name]).of(name)
+    return jvm.install(wanted=_JARS[name]).of(name)
 
 
 def rows_of(catalog: Catalog, table: str) -> int:
