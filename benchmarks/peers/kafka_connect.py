@@ -46,7 +46,7 @@ def connect_sink(site: Site, folder: Path) -> Program:
 
 
 def _sink(site: Site) -> dict[str, str]:
-    values = connect.avro(site.bench.servers.registry) if site.load.format == "avro" else _JSON
+    values = connect.avro(site.bench.servers.registry) if site.load.avro_schema else _JSON
     return {
         "name": "sink",
         "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
