@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         for what in options.formats:
             for name in options.programs:
                 results.append(_result(Path(folder) / f"{name}-{what}", name, what, options))
-                Console(stderr=True).print(results[-1].error or results[-1].figures)
+                Console(stderr=True).print(results[-1])
     if options.json:
         sys.stdout.write(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     else:
