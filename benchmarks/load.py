@@ -1,4 +1,4 @@
-"""The clickstream in the benchmarked formats: 13 fields, the same events in each."""
+"""The benchmarked topics: the clickstream's 13 fields in each format, and 100 columns in Avro."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from confluent_kafka.schema_registry import Schema as RegistrySchema
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from pyiceberg.schema import Schema
 
+from benchmarks import wide
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import send_in_circles
@@ -22,7 +23,7 @@ from tabletopic_kernel.formats.protobuf.schema.tree import load as load_protobuf
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.workbench.workbench import Workbench
 
-Format = Literal["avro", "protobuf", "json_schema", "json"]
+Format = Literal["avro", "protobuf", "json_schema", "json", "wide"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _DISTINCT = 50_000
 
@@ -79,6 +80,7 @@ _REGISTERED: Final[dict[Format, tuple[str, str]]] = {
     "avro": ("AVRO", schema_text("v1")),
     "protobuf": ("PROTOBUF", _PROTO),
     "json_schema": ("JSON", _JSON_SCHEMA),
+    "wide": ("AVRO", wide.SCHEMA),
 }
 
 
@@ -102,9 +104,20 @@ class Load:
         """Average size of a value."""
         return sum(len(value) for _, value in self.records) / len(self.records)
 
-    def send(self, workbench: Workbench, count: int, on_progress: Callable[[int], None]) -> None:
-        """Fill the topic with ``count`` records."""
-        send_in_circles(workbench.servers.kafka, self.topic, self.records, count, on_progress=on_progress)
+    @property
+    def avro_schema(self) -> str | None:
+        """The schema's text; None for other formats than Avro."""
+        kind, text = _REGISTERED.get(self.format, ("", ""))
+        return text if kind == "AVRO" else None
+
+    def send(
+        self, workbench: Workbench, count: int, on_progress: Callable[[int], None], partitions: int = 4
+    ) -> None:
+        """Fill the topic with ``count`` records; ``partitions``: of a topic that is not there yet."""
+        kafka = workbench.servers.kafka
+        send_in_circles(
+            kafka, self.topic, self.records, count, partitions=partitions, on_progress=on_progress
+        )
 
     def decoder(self, columns: Schema) -> Decoder:
         """The decoder that a worker uses for them; ``columns``: the value's columns in the table."""
@@ -122,16 +135,19 @@ def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
         with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
     encode = encoder(what, schema_id)
-    events = list(Clickstream(7, "v1").events(_DISTINCT))
-    records = [(event.key, encode(event.value)) for event in events]
-    return Load(topic, what, schema_id, records, tuple(event.value["event_id"] for event in events))
+    events = [(event.key, event.value) for event in Clickstream(7, "v1").events(_DISTINCT)]
+    if what == "wide":
+        events = [(value["event_id"].encode(), value) for value in wide.events(_DISTINCT)]
+    records = [(key, encode(value)) for key, value in events]
+    return Load(topic, what, schema_id, records, tuple(value["event_id"] for _, value in events))
 
 
 def encoder(what: Format, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
     """A function from an event to a record's value; ``schema_id`` is None only for JSON without a schema."""
     if schema_id is None:
         return _json
-    return {"avro": _avro, "json_schema": _framed_json, "protobuf": _protobuf}[what](schema_id)
+    encoders = {"avro": _avro, "json_schema": _framed_json, "protobuf": _protobuf, "wide": wide.encoder}
+    return encoders[what](schema_id)
 
 
 def _avro(schema_id: int) -> Callable[[dict[str, Any]], bytes]:

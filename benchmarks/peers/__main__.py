@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         for what in options.formats:
             for name in options.programs:
                 results.append(_result(Path(folder) / f"{name}-{what}", name, what, options))
-                Console(stderr=True).print(results[-1].error or results[-1].figures)
+                Console(stderr=True).print(results[-1])
     if options.json:
         sys.stdout.write(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     else:
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     names = ",".join(PROGRAMS)
     parser.add_argument("--programs", type=_words, default=names, help=f"some of {names} (default: all)")
-    parser.add_argument("--formats", type=_words, default="avro", help="avro, json (default: avro)")
+    parser.add_argument("--formats", type=_words, default="avro", help="avro, json, wide (default: avro)")
     parser.add_argument("--records", type=int, default=4_000_000, help="measured (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=2_000_000, help="before (default: %(default)s)")
     parser.add_argument("--interval", type=int, default=5, help="seconds between commits (default: 5)")

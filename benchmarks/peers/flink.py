@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from benchmarks import wide
 from benchmarks.peers.program import HEAP, QUIET, Program
 from benchmarks.peers.site import NAMESPACE, Site, installed
-from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.java import jvm
 
@@ -64,7 +64,7 @@ def flink(site: Site, folder: Path) -> Program:
 
 
 def _statements(site: Site) -> list[str]:
-    avro = site.load.format == "avro"
+    avro = site.load.avro_schema
     kafka = {f"properties.{key}": value for key, value in site.java_kafka.items()}
     source = {
         "connector": "kafka",
@@ -76,29 +76,44 @@ def _statements(site: Site) -> list[str]:
     }
     if avro:
         registry = site.bench.servers.registry
-        source |= {"avro-confluent.url": registry["url"], "avro-confluent.schema": schema_text("v1")}
+        source |= {"avro-confluent.url": registry["url"], "avro-confluent.schema": avro}
         if site.registry_login:
             source |= {
                 "avro-confluent.basic-auth.credentials-source": "USER_INFO",
                 "avro-confluent.basic-auth.user-info": site.registry_login,
             }
-    time, price = ("TIMESTAMP(3) NOT NULL", "DECIMAL(9, 2)") if avro else ("STRING NOT NULL", "DOUBLE")
-    columns = (
-        f"event_id STRING NOT NULL, event_time {time}, user_id STRING NOT NULL, session_id STRING NOT NULL, "
-        "event_type STRING NOT NULL, url STRING NOT NULL, referrer STRING, product_id STRING, "
-        f"price {price}, quantity INT, "
-        "device ROW<`type` STRING NOT NULL, os STRING NOT NULL, browser STRING NOT NULL> NOT NULL, "
-        "country STRING NOT NULL, duration_ms INT NOT NULL"
+    columns = _wide() if site.load.format == "wide" else _clicks(avro=avro is not None)
+    names = ", ".join(
+        "CAST(event_time AS TIMESTAMP_LTZ(6))" if kind.startswith("TIMESTAMP") else name
+        for name, kind in columns.items()
     )
-    moment = "CAST(event_time AS TIMESTAMP_LTZ(6))" if avro else "event_time"
+    declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     lake = {"type": "iceberg", **site.jdbc_catalog}
     return [
-        f"CREATE TEMPORARY TABLE clicks ({columns}) WITH ({_options(source)})",
+        f"CREATE TEMPORARY TABLE clicks ({declared}) WITH ({_options(source)})",
         f"CREATE CATALOG `{site.catalog_name}` WITH ({_options(lake)})",
-        f"INSERT INTO `{site.catalog_name}`.`{NAMESPACE}`.`flink` SELECT event_id, {moment}, user_id, "
-        "session_id, event_type, url, referrer, product_id, price, quantity, device, country, duration_ms "
-        "FROM clicks",
+        f"INSERT INTO `{site.catalog_name}`.`{NAMESPACE}`.`flink` SELECT {names} FROM clicks",
     ]
+
+
+def _clicks(*, avro: bool) -> dict[str, str]:
+    text = "STRING NOT NULL"
+    return {
+        "event_id": text,
+        "event_time": "TIMESTAMP(3) NOT NULL" if avro else text,
+        **dict.fromkeys(("user_id", "session_id", "event_type", "url"), text),
+        **dict.fromkeys(("referrer", "product_id"), "STRING"),
+        "price": "DECIMAL(9, 2)" if avro else "DOUBLE",
+        "quantity": "INT",
+        "device": f"ROW<`type` {text}, os {text}, browser {text}> NOT NULL",
+        "country": text,
+        "duration_ms": "INT NOT NULL",
+    }
+
+
+def _wide() -> dict[str, str]:
+    kinds = {"long": "BIGINT", "double": "DOUBLE", "string": "STRING"}
+    return {"event_id": "STRING NOT NULL", **{name: kinds[kind] for name, kind in wide.COLUMNS.items()}}
 
 
 def _options(options: Mapping[str, str]) -> str:

@@ -11,8 +11,7 @@ from benchmarks.peers.site import NAMESPACE, Site, installed
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.demo.change_data import connect
 from tabletopic_kernel.local import machine
-from tabletopic_kernel.local.java import jars, jvm
-from tabletopic_kernel.local.progress import silent
+from tabletopic_kernel.local.java import jvm
 
 _CONTROL: Final = "control-iceberg"
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -24,7 +23,7 @@ _JSON: Final = {
 
 def connect_sink(site: Site, folder: Path) -> Program:
     """One worker, ParallelGC; it needs its control topic before it starts."""
-    debezium = jars.install([str(jvm.java())], silent, connect.JARS).folder
+    debezium = jvm.install(wanted=connect.JARS).folder
     Broker(site.bench.servers.kafka).ensure_topic(_CONTROL, 1, {})
     plugins = {"sink": installed("sink"), "avro": list((debezium / "avro").iterdir())}
     for name, files in plugins.items():
@@ -47,7 +46,7 @@ def connect_sink(site: Site, folder: Path) -> Program:
 
 
 def _sink(site: Site) -> dict[str, str]:
-    values = connect.avro(site.bench.servers.registry) if site.load.format == "avro" else _JSON
+    values = connect.avro(site.bench.servers.registry) if site.load.avro_schema else _JSON
     return {
         "name": "sink",
         "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",

@@ -12,10 +12,8 @@ from benchmarks.peers.flink import flink
 from benchmarks.peers.kafka_connect import connect_sink
 from benchmarks.peers.program import HEAP, Program
 from benchmarks.peers.site import NAMESPACE, Site, installed
-from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel.local import machine
-from tabletopic_kernel.local.java import jars, jvm
-from tabletopic_kernel.local.progress import silent
+from tabletopic_kernel.local.java import jvm
 
 
 def ours(site: Site, folder: Path) -> Program:
@@ -31,7 +29,7 @@ def ours(site: Site, folder: Path) -> Program:
 def spark(site: Site, folder: Path) -> Program:
     """Structured Streaming into Iceberg's sink; Spark's own Avro, behind the schema id's five bytes."""
     kafka = {f"kafka.{key}": value for key, value in site.java_kafka.items()}
-    extra = [*installed("spark"), *jars.install([str(jvm.java())], silent).of("spark")]
+    extra = [*installed("spark"), *jvm.spark_jars()]
     conf = {
         "spark.master": f"local[{site.parallelism}]",
         "spark.driver.memory": HEAP,
@@ -44,7 +42,7 @@ def spark(site: Site, folder: Path) -> Program:
     job: dict[str, Any] = {
         "conf": conf,
         "source": source | kafka,
-        "schema": schema_text("v1") if site.load.format == "avro" else None,
+        "schema": site.load.avro_schema,
         "table": f"{site.catalog_name}.{NAMESPACE}.spark",
         "interval": f"{site.interval_s} seconds",
         "checkpoint": str(folder / "checkpoint"),
@@ -61,7 +59,7 @@ def loop(site: Site, folder: Path) -> Program:
         "kafka": {**servers.kafka, "group.id": "loop", "auto.offset.reset": "earliest"},
         "catalog": servers.catalog,
         "topic": site.load.topic,
-        "schema": schema_text("v1") if site.load.format == "avro" else None,
+        "schema": site.load.avro_schema,
         "table": f"{NAMESPACE}.loop",
         "interval_s": site.interval_s,
     }

@@ -17,6 +17,7 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     IntegerType,
+    LongType,
     NestedField,
     PrimitiveType,
     StringType,
@@ -24,11 +25,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from benchmarks import wide
 from benchmarks.load import Format, Load
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.local.java import jars, jvm
-from tabletopic_kernel.local.progress import silent
 from tabletopic_kernel.workbench.workbench import Workbench
 
 NAMESPACE = "bench"
@@ -95,7 +96,9 @@ class Site:
 
 
 def columns(what: Format) -> Schema:
-    """The columns of the click events in a format; JSON has no type for times and decimals."""
+    """The columns of the events in a format; JSON has no type for times and decimals."""
+    if what == "wide":
+        return Schema(*(NestedField(at, name, kind) for at, (name, kind) in enumerate(_wide().items(), 1)))
     time_type: PrimitiveType = StringType() if what == "json" else TimestamptzType()
     price: PrimitiveType = DoubleType() if what == "json" else DecimalType(9, 2)
     names = "event_id", "event_time", "user_id", "session_id", "event_type", "url", "referrer", "product_id"
@@ -114,10 +117,14 @@ def columns(what: Format) -> Schema:
     return Schema(*(NestedField(at, name, kind) for at, (name, kind) in enumerate(types.items(), 1)))
 
 
+def _wide() -> dict[str, PrimitiveType]:
+    kinds = {"long": LongType(), "double": DoubleType(), "string": StringType()}
+    return {"event_id": StringType(), **{name: kinds[kind] for name, kind in wide.COLUMNS.items()}}
+
+
 def installed(name: str) -> list[Path]:
     """The jars of a compared program; the first call downloads them."""
-    java = [str(jvm.java()), *jvm.trust_store_options()]
-    return jars.install(java, silent, _JARS[name]).of(name)
+    return jvm.install(wanted=_JARS[name]).of(name)
 
 
 def rows_of(catalog: Catalog, table: str) -> int:

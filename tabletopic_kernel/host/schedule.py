@@ -19,7 +19,7 @@ REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
 # A worker that has run this long without a new error is healthy, even if it had nothing to commit.
 _CALM_MS = 30_000
-_EARLY_SHARE = 10  # a commit may be early by this part of its interval
+_EARLY_SHARE = 2  # a commit may be early by this part of its interval
 # After this many consecutive conflicts, commits back off.
 _AT_ONCE = 10
 # An upsert commit takes longer the larger the table is. With at most a tenth of a core, other topics go on.
@@ -154,7 +154,7 @@ class Schedule:
     ) -> None:
         """Note that the commit begun at ``began_ms`` succeeded, with this ledger, after so much CPU time.
 
-        The next one may be early, by a tenth of the interval: batches have the same interval, and after some
+        The next one may be early, by half the interval: batches have the same interval, and after a few
         commits each comes right after its batch, which no longer waits for it.
         """
         early_ms = settings.commit_interval_ms // _EARLY_SHARE

@@ -50,7 +50,7 @@ def test_commits_come_right_after_batches_that_have_their_interval(schedule: Sch
     """A batch that waited for its commit waits less the next time, and a busy topic keeps its interval."""
     interval = SETTINGS.commit_interval_ms
     waits = []
-    for _ in range(10):
+    for _ in range(5):
         schedule.staged()
         staged = clock.now
         while schedule.due(State.STAGED, 1, SETTINGS) is None:
@@ -62,9 +62,9 @@ def test_commits_come_right_after_batches_that_have_their_interval(schedule: Sch
     assert waits == sorted(waits, reverse=True)
     assert waits[-1] <= interval // 10
     schedule.staged()
-    schedule.committed(clock.now + interval // 2, {0: 1}, SETTINGS)
+    schedule.committed(clock.now + interval, {0: 1}, SETTINGS)
     clock.now += interval
-    assert schedule.due(State.STAGED, 1, SETTINGS) is None  # early by a tenth at most
+    assert schedule.due(State.STAGED, 1, SETTINGS) is None  # early by half at most
 
 
 def test_a_wish_counts_until_it_is_met(schedule: Schedule, clock: Clock) -> None:

@@ -120,9 +120,9 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def install(report: Report = silent) -> jars.Jars:
-    """All jars, downloaded on first use (about 270 MB), then only checked; StackError without them."""
-    return jars.install([str(java()), *trust_store_options()], report)
+def install(report: Report = silent, wanted: jars.JarSet = jars.EVERY_JVM) -> jars.Jars:
+    """All jars of a set, downloaded on first use, then only checked; StackError without them."""
+    return jars.install([str(java()), *trust_store_options()], report, wanted)
 
 
 def spark_archive() -> Path | None:
@@ -142,8 +142,7 @@ def spark_jars(report: Report = silent) -> list[Path]:
 
 def spark_extras(names: Sequence[str], report: Report = silent) -> list[Path]:
     """Additional jars that some catalogs and storages need, by ``jars.EXTRAS``. Raises like ``install``."""
-    command = [str(java()), *trust_store_options()]
-    return [path for name in names for path in jars.install(command, report, jars.EXTRAS[name]).of(name)]
+    return [path for name in names for path in install(report, jars.EXTRAS[name]).of(name)]
 
 
 # By then the first topics are running, and a demo is over.

@@ -1,0 +1,51 @@
+"""Events with 100 columns: the shape of a table that was denormalized for analysts."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import fastavro
+
+from tabletopic_kernel.formats.wire import prefix
+
+_KINDS: Final = ("long", "double", "string")
+COLUMNS: Final = {f"{kind}_{number:02}": kind for number in range(33) for kind in _KINDS}
+SCHEMA: Final = json.dumps(
+    {
+        "type": "record",
+        "name": "WideEvent",
+        "fields": [
+            {"name": "event_id", "type": "string"},
+            *({"name": name, "type": ["null", kind], "default": None} for name, kind in COLUMNS.items()),
+        ],
+    }
+)
+
+
+def events(count: int, seed: int = 7) -> Iterator[dict[str, Any]]:
+    """Distinct events; one value in ten is null."""
+    chance = random.Random(seed)
+    values: dict[str, Callable[[], Any]] = {
+        "long": lambda: chance.randrange(1 << 40),
+        "double": lambda: round(chance.uniform(0, 1000), 2),
+        "string": lambda: f"value-{chance.randrange(1000)}",
+    }
+    for number in range(count):
+        row = {name: None if chance.random() < 0.1 else values[kind]() for name, kind in COLUMNS.items()}
+        yield {"event_id": f"{seed:04}-{number:08}", **row}
+
+
+def encoder(schema_id: int) -> Callable[[dict[str, Any]], bytes]:
+    """A function from an event to a record's value."""
+    schema = fastavro.parse_schema(json.loads(SCHEMA))
+
+    def encode(value: dict[str, Any]) -> bytes:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, schema, value)
+        return prefix(schema_id) + buffer.getvalue()
+
+    return encode
