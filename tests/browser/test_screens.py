@@ -181,8 +181,12 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
 
 def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: FakeApi) -> None:
     """A compaction deletes no row and begins at once; an expiry deletes files, so it is asked for twice."""
-    api.topics = [running("clicks"), running("quiet", state="paused", run="paused"), other("orders")]
+    left = {**other("left"), "table": "default.left", "rows": 40}  # of a topic that was disabled
+    quiet = running("quiet", state="paused", run="paused")
+    api.topics = [running("clicks"), quiet, left, other("orders")]
     page.open()
+    page.menu("left", "Compact Small Files")
+    _until_asked(page, api, "POST", "topics/left/compact")
     page.menu("clicks", "Compact Small Files")
     expect(page.sidebar.get_by_role("status")).to_contain_text("Requested a compaction of clicks")
     _until_asked(page, api, "POST", "topics/clicks/compact")
@@ -197,7 +201,7 @@ def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: Fa
     dialog.get_by_role("button", name="Expire").click()
     expect(page.sidebar.get_by_role("status")).to_contain_text("Requested an expiry of old snapshots")
     _until_asked(page, api, "POST", "topics/clicks/expire")
-    for topic in ("quiet", "orders"):  # no host works on them
+    for topic in ("quiet", "orders"):  # nobody works on them
         page.row(topic).get_by_role("button", name=f"Actions for {topic}").click()
         expect(page.page.get_by_role("menuitem", name="Settings and Plan")).to_be_visible()
         expect(page.page.get_by_role("menuitem", name="Compact Small Files")).to_have_count(0)

@@ -225,7 +225,8 @@ def drop_letters(
 def compact(backend: Backend, topic: str, where: FileCondition = None) -> answers.RequestId:
     """Request a compaction without waiting.
 
-    The topic's host compacts; a `Compacted` event with this id reports the outcome.
+    The topic's host compacts, or this server if the topic is not enabled; a `Compacted` event with this id
+    reports the outcome.
     """
     return {"request_id": backend.workbench.topic(topic).ask_for_compaction(where).id}
 
@@ -240,8 +241,8 @@ def plan_compact(backend: Backend, topic: str, where: FileCondition = None) -> C
 def expire(backend: Backend, topic: str, orphans: Orphans = False) -> answers.RequestId:
     """Request an expiry without waiting.
 
-    The topic's host expires the snapshots; events with this id report the outcome: `Expired` for the dead
-    letters, `Expired` for the topic's own table, and `OrphansRemoved` last.
+    By the topic's host, or this server if the topic is not enabled; events with this id report the outcome:
+    `Expired` for the dead letters, `Expired` for the topic's own table, and `OrphansRemoved` last.
     """
     return {"request_id": backend.workbench.topic(topic).ask_for_maintenance("expire", orphans=orphans).id}
 
