@@ -140,6 +140,25 @@ export interface IEvent {
   readonly [more: string]: JSONValue;
 }
 
+/** A query that ran, as the text of its cell. */
+export interface IPastQuery {
+  readonly cell: string;
+  readonly at_ms: number;
+  readonly failed: boolean;
+}
+
+/** A query with a name. */
+export interface ISavedQuery {
+  readonly name: string;
+  readonly cell: string;
+}
+
+/** Saved queries by name, and the last ones, newest first. */
+export interface IQueries {
+  readonly saved: readonly ISavedQuery[];
+  readonly history: readonly IPastQuery[];
+}
+
 /** Settings of one table topic, by the server's names. */
 export type Settings = Record<string, JSONValue>;
 
@@ -251,6 +270,24 @@ export class TopicApi {
   /** Path of the quickstart notebook among the server's files; copied there first if missing. */
   quickstart(): Promise<{ readonly path: string }> {
     return this.ask('POST', ['quickstart']);
+  }
+
+  /** Saved queries, and those of the history that contain a word. */
+  queries(word: string): Promise<IQueries> {
+    return this.ask('GET', ['queries'], undefined, { word });
+  }
+
+  saveQuery(name: string, cell: string): Promise<void> {
+    return this.ask('PUT', ['queries', name], { cell });
+  }
+
+  deleteQuery(name: string): Promise<void> {
+    return this.ask('DELETE', ['queries', name]);
+  }
+
+  /** Empty the history; saved queries stay. */
+  forgetQueries(): Promise<void> {
+    return this.ask('DELETE', ['queries']);
   }
 
   /** Address of the dashboard's page. */

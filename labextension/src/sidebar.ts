@@ -14,6 +14,7 @@ import { topicIcon } from './icons';
 import { TopicList } from './list';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
+import { QueryList } from './queries';
 
 /** Events sent by the sample button: enough to see files and lag, few enough to wait for. */
 export const SAMPLE_EVENTS = 5_000;
@@ -65,7 +66,10 @@ export class Sidebar extends Widget {
       trans
     );
     this._announcer = new Announcer(model, trans);
-    const body = h('div', { class: css('body') }, this._empty.node, this._list.node);
+    const insert = (source: string) => void commands.execute(CommandIDs.insertCell, { source });
+    this._queries = new QueryList(model.api, insert, trans);
+    commands.commandExecuted.connect(this._executed, this);
+    const body = h('div', { class: css('body') }, this._empty.node, this._list.node, this._queries.node);
     this.node.append(this._header.node, body, this._announcer.node);
     model.changed.connect(this.update, this);
     this.update();
@@ -73,6 +77,7 @@ export class Sidebar extends Widget {
 
   override dispose(): void {
     this._options.model.changed.disconnect(this.update, this);
+    this._options.commands.commandExecuted.disconnect(this._executed, this);
     this._announcer.dispose();
     super.dispose();
   }
@@ -96,6 +101,12 @@ export class Sidebar extends Widget {
 
   protected override onUpdateRequest(): void {
     keepingFocus(this.node, () => this._show());
+  }
+
+  private _executed(_: CommandRegistry, { id, result }: CommandRegistry.ICommandExecutedArgs): void {
+    if (id === CommandIDs.saveQuery) {
+      void result.then(() => this._queries.refresh());
+    }
   }
 
   private _show(): void {
@@ -141,5 +152,6 @@ export class Sidebar extends Widget {
   private readonly _header: Header;
   private readonly _empty: EmptyState;
   private readonly _list: TopicList;
+  private readonly _queries: QueryList;
   private readonly _announcer: Announcer;
 }

@@ -1,4 +1,4 @@
-"""Maintenance of a table: replay, compact and expire, which its owner carries out, their plans, and rebase."""
+"""Maintenance of a table by its owner: replay, compact and expire; their plans, and rebase."""
 
 from __future__ import annotations
 
