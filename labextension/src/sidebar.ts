@@ -15,6 +15,7 @@ import { TopicList } from './list';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
 import { QueryList } from './queries';
+import { Selection } from './selection';
 
 /** Events sent by the sample button: enough to see files and lag, few enough to wait for. */
 export const SAMPLE_EVENTS = 5_000;
@@ -56,13 +57,16 @@ export class Sidebar extends Widget {
       { startStack: run(CommandIDs.startStack), sendSample: run(CommandIDs.sendSample) },
       trans
     );
+    const selection = new Selection(model, trans);
     this._list = new TopicList(
       {
         toggle: row => void (row.enabled ? model.disable(row.topic) : model.enable(row.topic)),
         menu: (topic, at) => this._open(CommandIDs.topicMenu, { topic }, at),
         dismiss: topic => model.dismiss(topic),
+        select: (topic, on, range) => selection.select(topic, on, range),
         details: topic => new RowDetails(topic, model.api, trans)
       },
+      selection,
       trans
     );
     this._announcer = new Announcer(model, trans);

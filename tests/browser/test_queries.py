@@ -15,10 +15,9 @@ pytestmark = pytest.mark.integration
 _LINE = "n = 1\n%lake --limit 5 SELECT url FROM clicks -- <b>all</b>"
 
 
-def test_queries_are_saved_and_inserted(page: LabPage, lab: Lab) -> None:
+def test_queries_are_saved_and_inserted(page: LabPage, api: FakeApi, lab: Lab) -> None:
     """By mouse and keyboard; a line's SQL has the colours of a cell's; markup stays text."""
-    api = FakeApi(topics=[running("clicks")])
-    api.serve(page.page)
+    api.topics = [running("clicks")]
     history = {"cell": "%%lake\nSELECT '<img src=x onerror=alert(1)>'", "at_ms": 1, "failed": True}
     api.answers["GET", "queries"] = (200, {"saved": [], "history": [history]})
     lab.ask("PUT", "api/contents/queries.ipynb", notebook(_LINE, "", kernel="python3"))
@@ -46,7 +45,7 @@ def test_queries_are_saved_and_inserted(page: LabPage, lab: Lab) -> None:
     check_accessible(page.page, ".jp-TableTopic-queries")
     page.shot("sidebar-queries")
     page.set_theme("JupyterLab Dark")
-    page.page.wait_for_timeout(500)
+    expect(page.page.locator("body")).to_have_attribute("data-jp-theme-light", "false")
     check_accessible(page.page, ".jp-TableTopic-queries")
     page.shot("sidebar-queries-dark")
     page.set_theme("JupyterLab Light")
