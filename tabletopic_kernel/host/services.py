@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 _THREAD_S = 1.0  # between two attempts to start a thread
 
 
-def in_a_thread(name: str, work: Callable[[], None]) -> None:
+def in_a_thread(name: str, work: Callable[[], object]) -> None:
     """Run ``work`` in a daemon thread, once the process may start one more."""
     while True:
         try:
