@@ -82,7 +82,7 @@ export class TopicList implements IView<IListData> {
     setShown(this._order, topics.length >= FILTER_FROM);
     const wanted = this._filter.hidden ? '' : this._filter.value.trim().toLowerCase();
     const shown = wanted ? topics.filter(row => this._matches(row, wanted)) : topics;
-    this._selection.update(shown);
+    this._selection.update([...shown.filter(row => row.enabled), ...shown.filter(row => !row.enabled)]);
     const nodes = this._rows.update(shown.map(row => this._dataOf(row)));
     const focused = document.activeElement;
     const fill = (group: IGroup, enabled: boolean, title: string) =>

@@ -66,7 +66,7 @@ class Queries:
                 file.execute("INSERT INTO history (cell, at_ms, failed) VALUES (?, ?, ?)", row)
                 file.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", [_KEPT])
         except RetryableError as error:
-            _LOG.warning("a query is not in the history: %s", error)
+            _LOG.info("a query is not in the history: %s", error)
 
     def history(self, word: str = "", limit: int = _KEPT) -> list[PastQuery]:
         """The last queries that contain a word, newest first."""
