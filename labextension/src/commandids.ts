@@ -20,7 +20,6 @@ export namespace CommandIDs {
   export const expire = 'tabletopic:expire';
   export const insertQuery = 'tabletopic:insert-query';
   export const insertCell = 'tabletopic:insert-cell';
-  export const saveQuery = 'tabletopic:save-query';
   export const formatSql = 'tabletopic:format-sql';
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';
