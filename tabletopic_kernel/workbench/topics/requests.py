@@ -81,7 +81,8 @@ class Requests(Orders):
         from tabletopic_kernel.host.services import in_a_thread  # noqa: PLC0415
 
         settings, desired = self._owned()
-        self._check_where(where, settings)
+        if where is not None:
+            _check_where(where, self._loaded(settings))
         if desired is not None:
             return self._requested(desired, work=work, where=where, orphans=orphans)
         request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
@@ -100,7 +101,8 @@ class Requests(Orders):
         settings, desired = self._owned()
         if desired is not None:
             return self._answers(self.ask_for_maintenance(work, where, orphans=orphans), timeout_s)
-        self._check_where(where, settings)
+        if where is not None:
+            _check_where(where, self._loaded(settings))
         request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
         return _until_outcome(_maintain(self.name, settings, request, self._workbench), request)
 
@@ -117,12 +119,6 @@ class Requests(Orders):
                 return settings, None
         desired = self.desired_state(desired_topics)
         return desired.settings, desired
-
-    def _check_where(self, where: str | None, settings: TopicSettings) -> None:
-        from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
-
-        if where is not None:
-            rows_where(where, self._loaded(settings).table.schema())
 
     def _requested(self, desired: DesiredTopic, **about: Any) -> MaintenanceRequest:
         self._check_acts(desired)
@@ -181,6 +177,12 @@ class Requests(Orders):
         since, follow = request.events_from, lambda: time.monotonic() < deadline
         events = read_events(self._workbench.broker.properties, None, since=since, follow=follow)
         return _until_outcome(events, request)
+
+
+def _check_where(where: str, table: TopicTable) -> None:
+    from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
+
+    rows_where(where, table.table.schema())
 
 
 def _until_outcome(events: Iterable[ControlEvent], request: Request) -> list[Any] | None:
