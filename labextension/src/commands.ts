@@ -40,6 +40,9 @@ export interface IScreens {
   insertCell(source: string): Promise<unknown>;
 }
 
+/** A paused topic's host does nothing; without a host, the Jupyter server itself maintains the table. */
+const isMaintained = (row: IRow) => row.table !== null && row.run !== 'paused';
+
 interface ITopicCommand {
   readonly id: string;
   /** Label in a topic's menu. */
@@ -154,7 +157,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       longLabel: trans.__('Compact Small Files of a Topic…'),
       caption: trans.__('Merge the small files of the table, for faster queries; rows do not change'),
       icon: tableRowsIcon,
-      fits: row => on(row) && row.table !== null && row.run !== 'paused',
+      fits: isMaintained,
       run: async topic => {
         if (await report(model.compact(topic), topic)) {
           Notification.info(trans.__('Requested a compaction of %1; see its events for the outcome', topic), {
@@ -169,7 +172,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       longLabel: trans.__('Expire Old Snapshots of a Topic…'),
       caption: trans.__('Remove snapshots older than the topic’s time travel, and the files only they need'),
       icon: deleteIcon,
-      fits: row => on(row) && row.table !== null && row.run !== 'paused',
+      fits: isMaintained,
       run: topic => expireSnapshots(topic, model, trans)
     },
     {

@@ -19,6 +19,7 @@ from tabletopic_kernel.host.maintenance.jobs import Jobs
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import Batches
 from tabletopic_kernel.pipeline.worker.turns import Turns
@@ -27,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 _THREAD_S = 1.0  # between two attempts to start a thread
 
 
-def in_a_thread(name: str, work: Callable[[], None]) -> None:
+def in_a_thread(name: str, work: Callable[[], object]) -> None:
     """Run ``work`` in a daemon thread, once the process may start one more."""
     while True:
         try:
@@ -68,6 +69,8 @@ class Services:
     elapsed_ms: Callable[[], int] = elapsed_ms
     cpu_ms: Callable[[], int] = lambda: time.thread_time_ns() // 1_000_000  # of the calling thread
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
+    # How a compaction rewrites a topic's files; None: as a task of Spark.
+    rewrite: Callable[[str, RewriteTask], RewriteResult] | None = None
     jobs: Jobs = field(default_factory=lambda: Jobs(in_a_thread, elapsed_ms))  # of maintenance
 
     def of(self, catalog: str | None) -> Services:

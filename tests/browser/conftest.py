@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext
 
 from tests.browser.chromium import chromium
+from tests.browser.fake_api import FakeApi
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
 
@@ -41,3 +42,11 @@ def page(browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
     shown.page.close()
     assert shown.errors == []
     assert shown.outside() == []
+
+
+@pytest.fixture
+def api(page: LabPage) -> FakeApi:
+    """Fake responses for the page."""
+    fake = FakeApi()
+    fake.serve(page.page)
+    return fake

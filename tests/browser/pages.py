@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from playwright.sync_api import Locator, Page, Request
 
@@ -91,6 +91,12 @@ class LabPage:
         while not condition():
             assert time.monotonic() < deadline
             self.page.wait_for_timeout(50)
+
+    def until_asked(
+        self, asked: list[tuple[str, str, Any]], method: str, path: str, body: object = None
+    ) -> None:
+        """Wait for a request: the page shows that it is under way before it arrives."""
+        self.until(lambda: (method, path, body) in asked)
 
     def outside(self) -> list[str]:
         """Requests to other servers."""

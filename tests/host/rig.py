@@ -85,13 +85,13 @@ class Rig:
         """The result of opening the catalog."""
         return self.catalog
 
-    def make(self, **settings: Any) -> Coordinator:
-        """A coordinator; its thread is not started, the test takes the steps."""
+    def services(self) -> Services:
+        """What a coordinator works with."""
 
         def elapsed_ms() -> int:
             return self.now_ms
 
-        services = Services(
+        return Services(
             catalog=self.open_catalog,  # type: ignore[arg-type]
             spark=lambda: None,  # type: ignore[arg-type,return-value]
             broker=self.broker,  # type: ignore[arg-type]
@@ -106,8 +106,11 @@ class Rig:
             other_catalog=lambda name: self.open_other(name),  # noqa: PLW0108 - the test may set it later
             other_spark=lambda _: None,  # type: ignore[arg-type,return-value]
         )
+
+    def make(self, **settings: Any) -> Coordinator:
+        """A coordinator; its thread is not started, the test takes the steps."""
         made = TopicSettings(**settings)
-        return Coordinator(TOPIC, made, services.of(made.catalog))
+        return Coordinator(TOPIC, made, self.services().of(made.catalog))
 
     def running(self, **settings: Any) -> Coordinator:
         """A coordinator that has taken over its topic."""

@@ -250,6 +250,13 @@ def test_pause_resume_disable(
     _wait(lambda: bench.open_catalog().load_table(table).scan().count() == 9)
     with pytest.raises(UsageError, match="not enabled"):
         bench.status(sender.topic)
+    topic = bench.topic(sender.topic)
+    done = topic.compact()  # in this process: nobody owns the table
+    assert done is not None
+    assert (done.files_before, done.files, done.rows, done.error) == (2, 1, 9, None)
+    request = topic.ask_for_maintenance("expire")
+    _wait(lambda: any(getattr(event, "request_id", "") == request.id for event in topic.events()))
+    assert bench.open_catalog().load_table(table).scan().count() == 9
 
 
 def test_settings_change_while_running(

@@ -25,7 +25,8 @@ from tabletopic_kernel.faces.notebook.sql.places import with_place
 from tabletopic_kernel.faces.notebook.sql.results import tables_in
 from tabletopic_kernel.faces.notebook.sql.text import parts_of
 from tabletopic_kernel.faces.operations.operation import Option, check_pause
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.faces.queries import Queries, queries_grid
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
 _PAGED_ROWS = 10_000  # of engines that hold all rows they fetch as objects
@@ -48,6 +49,8 @@ the rows says how fresh the tables are.
 
   %%lake --live --every 2s
   SELECT country, count(*) FROM clicks GROUP BY country
+
+  %lake --history clicks
 """
 
 
@@ -87,7 +90,10 @@ def _query(
             is_duration=True,
         ),
     ] = None,
+    history: Annotated[bool, Option("Show the last queries, or those with the word behind it")] = False,
 ) -> Any:
+    if history:
+        return queries_grid(cell.magics.queries().history(cell.sql, MOST_ROWS), cell.sql)
     magics, target = cell.magics, cell.target
     if every is not None and (target is not None or form is not None):
         raise UsageError("--every shows rows below the cell: omit --as and the variable in front of <<")
@@ -180,14 +186,29 @@ class LakeMagics(Magics, Configurable):
         parsed = parse(_PARSER, parts.options)
         if parsed is None:
             return None
-        if not parts.sql:
+        if not parts.sql and not parsed.history:
             raise UsageError("no SQL: write %lake SELECT …, or the query below %%lake")
         variables = {**self.namespace, **(local_ns or {})}
+        failed = True
         try:
-            return _query(_Cell(self, parts.sql, parts.target, variables), **values_of(_query, parsed))
+            result = _query(_Cell(self, parts.sql, parts.target, variables), **values_of(_query, parsed))
         except UsageError as error:
             before = text[: parts.begin] if "\n" in text[: parts.begin] else None
             raise UsageError(with_place(str(error), parts.sql, before)) from error
+        else:
+            failed = False
+            return result
+        finally:
+            if not parsed.history:
+                source = (
+                    f"%lake {line}" if cell is None else f"%%lake {text}".replace(" \n", "\n", 1).rstrip()
+                )
+                with suppress(TableTopicError):  # without settings no query ran
+                    self.queries().ran(source, failed=failed)
+
+    def queries(self) -> Queries:
+        """The queries of the state folder in the settings."""
+        return Queries(self.session.workbench.settings.state_dir)
 
 
 def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:

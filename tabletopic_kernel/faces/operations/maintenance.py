@@ -1,4 +1,4 @@
-"""Maintenance of a table: replay, compact and expire, which its host carries out, their plans, and rebase."""
+"""Maintenance of a table by its owner: replay, compact and expire; their plans, and rebase."""
 
 from __future__ import annotations
 
@@ -167,8 +167,9 @@ def compact(
 
     The topic's host compacts all partitions with at least two small files, not
     only those that are due, while ingestion continues. It compacts partitions
-    that are due automatically, unless maintenance is off. Conditions refer to
-    columns of the table.
+    that are due automatically, unless maintenance is off. The table of a topic
+    that is not enabled has no host: this program compacts it. Conditions refer
+    to columns of the table.
 
     Example:  tabletopic compact clicks --where "event_time >= '2026-01-01T00:00:00+00:00'"
     """
@@ -237,7 +238,8 @@ def expire(
 
     The topic's host expires them, and keeps what time_travel_ms, max_snapshots,
     keep_snapshots, branches and tags require. It also does so every hour, unless
-    maintenance is off.
+    maintenance is off. The table of a topic that is not enabled has no host: this
+    program expires it, with the settings of tabletopic.toml.
 
     Example:  tabletopic expire clicks --orphans --dry-run
     """

@@ -196,7 +196,7 @@ class Compaction:
         began, fresh = self._services.elapsed_ms(), self._load(table)
         task = RewriteTask(TopicTable(fresh).plan(), epoch, group.to_read(), group.files[0].partition)
         try:
-            result = run_task(self._services.spark(), self._topic, task)
+            result = self._run_task(task)
         except TableTopicError:
             raise
         except Exception as error:  # Spark's
@@ -218,6 +218,11 @@ class Compaction:
             raise failure
         seconds = (self._services.elapsed_ms() - began) / 1000
         return CompactedBatch(StagedOffsets({}, {}), tuple(result.files), 0, seconds, replaced=replaced)
+
+    def _run_task(self, task: RewriteTask) -> RewriteResult:
+        if (rewrite := self._services.rewrite) is not None:
+            return rewrite(self._topic, task)
+        return run_task(self._services.spark(), self._topic, task)
 
     def _give_up(self, table: Table, locations: Sequence[str]) -> None:
         """Remove the files that a failed task began; the rest is swept once its epoch is over."""

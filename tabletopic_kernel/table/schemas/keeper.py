@@ -91,9 +91,13 @@ class SchemaKeeper:
             columns = metadata_columns(self.settings, table=self.table.table.schema())
             self.table.check_writable(columns)
 
+    def take(self, table: TopicTable | None, ledger: Ledger) -> None:
+        """Take over table and ledger, for work that adds no rows: no schema is looked up."""
+        self._evolving.table, self._evolving.ledger = table, ledger
+
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the covered schemas as far as the registry answers."""
-        self._evolving.table, self._evolving.ledger = table, ledger
+        self.take(table, ledger)
         if table is not None and (adapted := table.adapted(self.settings)) is not self.settings:
             self._use(adapted)
         if self._keys is not None:

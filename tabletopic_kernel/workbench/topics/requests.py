@@ -1,9 +1,11 @@
-"""Requests to a topic's host: compact, expire; and their plans."""
+"""Compact and expire a topic's tables, by its host, or here if no host owns them; and their plans."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.local.machine import now_ms
@@ -15,11 +17,12 @@ from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tabletopic_kernel.workbench.topics.orders import Orders
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
-    from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved
+    from tabletopic_kernel.model.progress.events import Compacted, ControlEvent, Expired, OrphansRemoved
     from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
     from tabletopic_kernel.table.topic_table import TopicTable
+    from tabletopic_kernel.workbench.workbench import Workbench
 
 
 class Requests(Orders):
@@ -27,8 +30,9 @@ class Requests(Orders):
 
     ``compact`` and ``expire`` wait for their outcome, None if that takes longer than
     ``timeout_s``; ``ask_for_…`` does not wait, an event with the request's ``id`` reports it; ``plan_…``
-    changes nothing. All raise UsageError if the topic is not enabled, and those that a host acts on also if
-    no host runs, or the topic is paused or failed: it would wait until the topic is resumed.
+    changes nothing. They raise UsageError if no host runs, or the topic is paused or failed: it would wait
+    until the topic is resumed. The tables of a topic that is not enabled have no owner: this process does it,
+    whatever ``timeout_s`` says, with the settings of the file; UnknownTopicError if there is no table either.
     """
 
     look_every_s = 0.5
@@ -36,7 +40,7 @@ class Requests(Orders):
 
     def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
         """Compact small files of the table: those that may have rows matching ``where``, or all."""
-        answers = self._answers(self.ask_for_compaction(where), timeout_s)
+        answers = self._done("compact", timeout_s, where)
         return answers[-1] if answers else None
 
     def ask_for_compaction(self, where: str | None = None) -> MaintenanceRequest:
@@ -47,21 +51,21 @@ class Requests(Orders):
         """What a compaction would merge."""
         from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
-        table = self._loaded(self.desired_state().settings).table
+        table = self._loaded(self._owned()[0]).table
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
 
     def expire(
         self, *, orphans: bool = False, timeout_s: float = 600
     ) -> list[Expired | OrphansRemoved] | None:
         """Expire snapshots: the dead letters', the topic's own; then remove ``orphans``, files of none."""
-        return self._answers(self.ask_for_maintenance("expire", orphans=orphans), timeout_s)
+        return self._done("expire", timeout_s, orphans=orphans)
 
     def plan_expiry(self, *, orphans: bool = False) -> list[ExpiryPlan]:
         """What an expiry would remove from each table."""
         from tabletopic_kernel.model.dead_letter import dead_letter_identifier  # noqa: PLC0415
         from tabletopic_kernel.table.expiry import plan_expiry  # noqa: PLC0415
 
-        settings = self.desired_state().settings
+        settings, _ = self._owned()
         catalog = self._workbench.open_catalog(settings.catalog)
         table = table_identifier(self.name, settings)
         plans = (
@@ -74,12 +78,47 @@ class Requests(Orders):
         self, work: Literal["compact", "expire"], where: str | None = None, *, orphans: bool = False
     ) -> MaintenanceRequest:
         """Request maintenance before it is due."""
-        from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
+        from tabletopic_kernel.host.services import in_a_thread  # noqa: PLC0415
 
-        desired = self.desired_state()
+        settings, desired = self._owned()
         if where is not None:
-            rows_where(where, self._loaded(desired.settings).table.schema())
-        return self._requested(desired, work=work, where=where, orphans=orphans)
+            _check_where(where, self._loaded(settings))
+        if desired is not None:
+            return self._requested(desired, work=work, where=where, orphans=orphans)
+        request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+        in_a_thread(f"{work} {self.name}", partial(_maintain, self.name, settings, request, self._workbench))
+        return request
+
+    def _done(
+        self,
+        work: Literal["compact", "expire"],
+        timeout_s: float,
+        where: str | None = None,
+        *,
+        orphans: bool = False,
+    ) -> list[Any] | None:
+        """The outcome's events: of the topic's host, or of this process if nobody owns the table."""
+        settings, desired = self._owned()
+        if desired is not None:
+            return self._answers(self.ask_for_maintenance(work, where, orphans=orphans), timeout_s)
+        if where is not None:
+            _check_where(where, self._loaded(settings))
+        request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+        return _until_outcome(_maintain(self.name, settings, request, self._workbench), request)
+
+    def _owned(self) -> tuple[TopicSettings, DesiredTopic | None]:
+        """The settings of the topic's table, and its desired state; None: no host may own the table."""
+        from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
+
+        bench = self._workbench
+        desired_topics = bench.desired_topics()
+        if self.name not in desired_topics:
+            settings = self.settings_for()
+            catalog, identifier = bench.open_catalog(settings.catalog), table_identifier(self.name, settings)
+            if TopicTable.load(catalog, identifier, self.name) is not None:
+                return settings, None
+        desired = self.desired_state(desired_topics)
+        return desired.settings, desired
 
     def _requested(self, desired: DesiredTopic, **about: Any) -> MaintenanceRequest:
         self._check_acts(desired)
@@ -133,13 +172,55 @@ class Requests(Orders):
     def _answers(self, request: Request, timeout_s: float) -> list[Any] | None:
         """The events that answer a request, its outcome last; None if that takes longer."""
         from tabletopic_kernel.host.topics.control_topic import read_events  # noqa: PLC0415
-        from tabletopic_kernel.model.progress.events import is_outcome, request_of  # noqa: PLC0415
 
-        deadline, answers = time.monotonic() + timeout_s, []
+        deadline = time.monotonic() + timeout_s
         since, follow = request.events_from, lambda: time.monotonic() < deadline
-        for event in read_events(self._workbench.broker.properties, None, since=since, follow=follow):
-            if request_of(event) == request.id:
-                answers.append(event)
-                if is_outcome(event, request):
-                    return answers
-        return None
+        events = read_events(self._workbench.broker.properties, None, since=since, follow=follow)
+        return _until_outcome(events, request)
+
+
+def _check_where(where: str, table: TopicTable) -> None:
+    from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
+
+    rows_where(where, table.table.schema())
+
+
+def _until_outcome(events: Iterable[ControlEvent], request: Request) -> list[Any] | None:
+    """The events that answer a request, its outcome last; None without that."""
+    from tabletopic_kernel.model.progress.events import is_outcome, request_of  # noqa: PLC0415
+
+    answers = []
+    for event in events:
+        if request_of(event) == request.id:
+            answers.append(event)
+            if is_outcome(event, request):
+                return answers
+    return None
+
+
+def _maintain(
+    topic: str, settings: TopicSettings, request: MaintenanceRequest, bench: Workbench
+) -> list[ControlEvent]:
+    """Maintain the tables of a topic that is not enabled, in this process; returns its events."""
+    from tabletopic_kernel.host.maintenance.unowned import maintain  # noqa: PLC0415
+    from tabletopic_kernel.host.report import new_host_id  # noqa: PLC0415
+    from tabletopic_kernel.host.services import Services  # noqa: PLC0415
+    from tabletopic_kernel.host.topics.control_topic import ControlLog, ensure_control_topic  # noqa: PLC0415
+
+    ensure_control_topic(bench.broker)
+    events, control = list[Any](), ControlLog(bench.servers.kafka)
+    control.listen(events.append)
+    services = Services(
+        catalog=bench.open_catalog,
+        spark=bench.host_spark,
+        broker=bench.broker,
+        registry=bench.registry,
+        control=control,
+        host=new_host_id(),
+        other_catalog=bench.open_catalog,
+    )
+    try:
+        maintain(topic, settings, services.of(settings.catalog), request)
+    finally:
+        control.close()
+    return events

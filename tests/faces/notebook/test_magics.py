@@ -469,6 +469,24 @@ def test_the_dashboard_is_a_frame_on_the_server(
     assert "&amp;topic" in frame._repr_html_()
 
 
+def test_queries_are_in_the_history(
+    run: Callable[[str], Any], fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """As the texts of their cells, failed ones too; the question itself is no query."""
+    run("%lake SELECT 1 AS n")
+    run("%%lake --limit 5\nSELECT 2 AS n")
+    bench.error = UsageError("no such column")
+    fail("%%lake\nSELECT m")
+    bench.error = None
+    shown = run("%lake --history")
+    assert [str(row[1]) for row in shown.rows] == [
+        "%%lake\nSELECT m", "%%lake --limit 5\nSELECT 2 AS n", "%lake SELECT 1 AS n",
+    ]  # fmt: skip
+    assert [str(row[2]) for row in shown.rows] == ["failed", "", ""]
+    assert len(run("%lake --history limit").rows) == 1
+    assert "no query of the history contains 'nope'" in repr(run("%lake --history nope"))
+
+
 def test_the_dashboard_of_no_topic_is_no_frame(
     fail: Callable[[str], str],
     run: Callable[[str], Any],

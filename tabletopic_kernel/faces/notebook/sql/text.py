@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _OPTION = re.compile(
-    r"\s*(?:(?:--engine|-e|--at|--as|--limit|--every)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--live|--help|-h)"
+    r"\s*(?:(?:--engine|-e|--at|--as|--limit|--every)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--live|--history|--help|-h)"
     r"(?=\s|$)"
 )
 _ASSIGNMENT = re.compile(r"\A\s*([^\W\d]\w*)\s*<<\s*")

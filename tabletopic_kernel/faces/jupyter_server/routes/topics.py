@@ -1,12 +1,7 @@
-"""Routes of the REST interface that do more than run an operation and return its result.
-
-A function gets the backend, in a thread; a coroutine gets the handler, in the event loop.
-"""
+"""The routes of servers, topics and the sidebar."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -15,8 +10,9 @@ from pydantic import Field
 
 from tabletopic_kernel.faces.jupyter_server import answers
 from tabletopic_kernel.faces.jupyter_server.overview import row_of_desired
+from tabletopic_kernel.faces.jupyter_server.routes.own import own_route
 from tabletopic_kernel.faces.operations.maintenance import CompactionPlanAnswer, counts_of
-from tabletopic_kernel.faces.operations.operation import Route, plain
+from tabletopic_kernel.faces.operations.operation import plain
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.render.words import event_name, event_text, event_tone
 
@@ -46,33 +42,10 @@ Orphans = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class OwnRoute:
-    """A route with its function."""
-
-    route: Route
-    run: Callable[..., Any]
-
-
-OWN_ROUTES: dict[str, OwnRoute] = {}
-
-
-def _route(
-    verb: Literal["get", "put", "post", "delete"], path: str, status: int = 200, key: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Serve a function at a path; a function of an operation's name serves the operation."""
-
-    def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        OWN_ROUTES[run.__name__.replace("_", "-")] = OwnRoute(Route(verb, path, status, key), run)
-        return run
-
-    return register
-
-
 # --- the stack, the host, sample events ---------------------------------------------------------------------
 
 
-@_route("post", "stack", 202)
+@own_route("post", "stack", 202)
 def up(backend: Backend) -> answers.Message:
     """Start the local stack: Kafka, a schema registry and an Iceberg catalog.
 
@@ -85,7 +58,7 @@ def up(backend: Backend) -> answers.Message:
     }
 
 
-@_route("delete", "stack", 204)
+@own_route("delete", "stack", 204)
 def down(backend: Backend) -> None:
     """Stop the local stack and background hosts; the data stays.
 
@@ -95,7 +68,7 @@ def down(backend: Backend) -> None:
     backend.await_overview()
 
 
-@_route("post", "host", 202)
+@own_route("post", "host", 202)
 def serve(backend: Backend) -> answers.Message:
     """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
 
@@ -106,7 +79,7 @@ def serve(backend: Backend) -> answers.Message:
     return {"message": "the host is starting; it ends with this Jupyter server"}
 
 
-@_route("delete", "host", 204)
+@own_route("delete", "host", 204)
 def stop_host(backend: Backend) -> None:
     """Stop the background host of this Jupyter server.
 
@@ -116,7 +89,7 @@ def stop_host(backend: Backend) -> None:
     backend.await_overview()
 
 
-@_route("post", "sample", 202)
+@own_route("post", "sample", 202)
 def sample(
     backend: Backend,
     # Kafka's own rule for names.
@@ -135,7 +108,7 @@ def sample(
 # --- topics -------------------------------------------------------------------------------------------------
 
 
-@_route("put", "topics/{topic}", 202)
+@own_route("put", "topics/{topic}", 202)
 def enable(backend: Backend, topic: str, settings: Settings) -> answers.Row:
     """Enable a topic, ensure that a host runs, and return the topic's row.
 
@@ -151,7 +124,7 @@ def enable(backend: Backend, topic: str, settings: Settings) -> answers.Row:
     return row_of_desired(desired, backend.workbench.kafka_topics().get(topic, 0))
 
 
-@_route("get", "topics/{topic}")
+@own_route("get", "topics/{topic}")
 def status(backend: Backend, topic: str) -> answers.Topic:
     """The topic's status and its desired state.
 
@@ -162,7 +135,7 @@ def status(backend: Backend, topic: str) -> answers.Topic:
     return answers.Topic(**vars(now), run=desired.run, settings=desired.settings.model_dump(mode="json"))
 
 
-@_route("get", "topics/{topic}/events", key="events")
+@own_route("get", "topics/{topic}/events", key="events")
 def events(
     backend: Backend,
     topic: str,
@@ -178,7 +151,7 @@ def events(
     ]
 
 
-@_route("get", "topics/{topic}/history", key="snapshots")
+@own_route("get", "topics/{topic}/history", key="snapshots")
 def history(
     backend: Backend,
     topic: str,
@@ -192,7 +165,7 @@ def history(
 # --- what a host does on request ----------------------------------------------------------------------------
 
 
-@_route("post", "topics/{topic}/replay", 202)
+@own_route("post", "topics/{topic}/replay", 202)
 def replay(backend: Backend, topic: str, where: LetterCondition = None) -> answers.ReplayId:
     """Request a replay without waiting.
 
@@ -201,19 +174,19 @@ def replay(backend: Backend, topic: str, where: LetterCondition = None) -> answe
     return {"replay_id": backend.workbench.topic(topic).ask_for_replay(where).id}
 
 
-@_route("post", "topics/{topic}/replay/plan")
+@own_route("post", "topics/{topic}/replay/plan")
 def plan_replay(backend: Backend, topic: str, where: LetterCondition = None) -> ReplayPlan:
     """Show what a replay of the dead letters would do; nothing is changed."""
     return backend.workbench.topic(topic).plan_replay(where)
 
 
-@_route("get", "topics/{topic}/letters")
+@own_route("get", "topics/{topic}/letters")
 def letters(backend: Backend, topic: str, where: LetterCondition = None, limit: Limit = 0) -> dict[str, Any]:
     """As `letters TOPIC --json` on the command line."""
     return backend.workbench.topic(topic).letters(where, limit).to_json()
 
 
-@_route("post", "topics/{topic}/letters/drop", 202)
+@own_route("post", "topics/{topic}/letters/drop", 202)
 def drop_letters(
     backend: Backend, topic: str, note: Note, where: LetterCondition = None
 ) -> answers.RequestId:
@@ -221,32 +194,33 @@ def drop_letters(
     return {"request_id": backend.workbench.topic(topic).ask_for_drop(note, where).id}
 
 
-@_route("post", "topics/{topic}/compact", 202)
+@own_route("post", "topics/{topic}/compact", 202)
 def compact(backend: Backend, topic: str, where: FileCondition = None) -> answers.RequestId:
     """Request a compaction without waiting.
 
-    The topic's host compacts; a `Compacted` event with this id reports the outcome.
+    The topic's host compacts, or this server if the topic is not enabled; a `Compacted` event with this id
+    reports the outcome.
     """
     return {"request_id": backend.workbench.topic(topic).ask_for_compaction(where).id}
 
 
-@_route("post", "topics/{topic}/compact/plan")
+@own_route("post", "topics/{topic}/compact/plan")
 def plan_compact(backend: Backend, topic: str, where: FileCondition = None) -> CompactionPlanAnswer:
     """Show what a compaction would merge; nothing is changed."""
     return counts_of(backend.workbench.topic(topic).plan_compaction(where))
 
 
-@_route("post", "topics/{topic}/expire", 202)
+@own_route("post", "topics/{topic}/expire", 202)
 def expire(backend: Backend, topic: str, orphans: Orphans = False) -> answers.RequestId:
     """Request an expiry without waiting.
 
-    The topic's host expires the snapshots; events with this id report the outcome: `Expired` for the dead
-    letters, `Expired` for the topic's own table, and `OrphansRemoved` last.
+    By the topic's host, or this server if the topic is not enabled; events with this id report the outcome:
+    `Expired` for the dead letters, `Expired` for the topic's own table, and `OrphansRemoved` last.
     """
     return {"request_id": backend.workbench.topic(topic).ask_for_maintenance("expire", orphans=orphans).id}
 
 
-@_route("post", "topics/{topic}/expire/plan", key="tables")
+@own_route("post", "topics/{topic}/expire/plan", key="tables")
 def plan_expire(backend: Backend, topic: str, orphans: Orphans = False) -> list[ExpiryPlan]:
     """Show which snapshots and files would be removed; nothing is changed."""
     return backend.workbench.topic(topic).plan_expiry(orphans=orphans)
@@ -255,7 +229,7 @@ def plan_expire(backend: Backend, topic: str, orphans: Orphans = False) -> list[
 # --- the sidebar --------------------------------------------------------------------------------------------
 
 
-@_route("get", "dashboard", 302)
+@own_route("get", "dashboard", 302)
 async def dashboard(
     handler: Handler,
     topic: Annotated[str | None, Field(description="The topic to show; without it, all topics")] = None,
@@ -270,7 +244,7 @@ async def dashboard(
     handler.redirect(page + (f"?{query}" if query else ""))
 
 
-@_route("get", "overview")
+@own_route("get", "overview")
 async def overview(handler: Handler) -> answers.Overview:
     """Servers, host and all topics at a glance.
 
@@ -280,7 +254,7 @@ async def overview(handler: Handler) -> answers.Overview:
     return await handler.call(handler.backend.first_overview) if recent is None else recent
 
 
-@_route("get", "settings-schema")
+@own_route("get", "settings-schema")
 def settings_schema(backend: Backend) -> dict[str, Any]:
     """JSON Schema of a topic's settings.
 
@@ -290,7 +264,7 @@ def settings_schema(backend: Backend) -> dict[str, Any]:
     return TopicSettings.model_json_schema()
 
 
-@_route("post", "quickstart")
+@own_route("post", "quickstart")
 async def quickstart(handler: Handler) -> answers.Quickstart:
     """Path of the quickstart notebook.
 
