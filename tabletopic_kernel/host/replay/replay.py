@@ -122,6 +122,7 @@ class Replay:
             passed_over=result.passed_over,
             deletes=tuple(result.deletes),
             unavailable=result.unavailable,
+            expectation_failures=result.expectation_failures,
             replay_id=replay_id,
         )
 
