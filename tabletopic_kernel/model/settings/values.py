@@ -74,7 +74,7 @@ class Expectation:
         sql, _, action = (part.strip() for part in rest.rpartition(":"))
         if not _RULE.fullmatch(name) or not sql or action not in ACTIONS:
             raise ValueError(
-                f"{spelled!r} is not NAME: CONDITION: {'|'.join(ACTIONS)}; the name has letters, digits and _"
+                f"{spelled!r} is not NAME: CONDITION: {'|'.join(ACTIONS)}; a name is like a column's"
             )
         return cls(name, sql, action)
 

@@ -74,8 +74,7 @@ class Rules:
         try:
             outcome = self._evaluation.rows(columns, len(rows))
         except ProjectionError as error:
-            remedy = f"change it with {self._alter()}"
-            result.error = ActionNeededError(f"{error}. To go on, {remedy}")
+            result.error = ActionNeededError(f"{error}. Change it with {self._alter()}")
             return rows, NO_REJECTIONS
         reasons: dict[int, list[str]] = {bad.index: [bad.message] for bad in outcome.refused}
         for rule, failing, faults in self._failing(outcome):
