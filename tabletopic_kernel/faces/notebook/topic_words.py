@@ -102,8 +102,8 @@ def enable(
     if wait and patterns.is_pattern(topic):
         raise UsageError("--wait is for one topic; `%topic status --watch` shows all")
     if patterns.is_pattern(topic) and not yes:  # a plan needs no host
-        plan = topics.enable(session.workbench, topic, settings, exclude)
-        return lines(*map(str, topics.enable.text(plan, {})))
+        plan = patterns.enable_each(session.workbench, topic, settings, exclude, yes=False)
+        return lines(*map(str, patterns.enabled_each(plan)))
     enabled = perform(topics.enable, session, topic=topic, settings=settings, exclude=exclude, yes=yes)
     if patterns.is_pattern(topic):
         return enabled
