@@ -259,6 +259,8 @@ _REMEDIES = {
     "key_not_text": 'The key is not UTF-8: enable the topic with `key_format = "raw"` and another `table`',
     "not_an_envelope": "No change event of Debezium: the wrong topic, or the connector removed the envelope",
     "projection_failed": "`message` has the error of the SQL: alter the `projection`. Then replay",
+    "expectation": "`message` names the [rule](transforms.md#expectations) that is false: fix the producer, "
+    "or alter the `expectations`. Then replay",
     "internal_error": "A fault of this program: report it with `message`. Replay after the next upgrade",
     "does_not_fit": "The value does not fit its column: fix the producer, or widen the column. Then replay",
 }

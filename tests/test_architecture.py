@@ -138,6 +138,7 @@ def test_the_ledger_s_keys() -> None:
         "newest_ms": {0: 1},
         "refused": {"bad": 1},
         "passed_over": {"x": 1},
+        "expectation_failures": {"positive": 1},
         "changes": {"insert": 1},
         "lost": {0: 1},
     }

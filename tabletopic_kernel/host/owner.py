@@ -258,6 +258,10 @@ def _advanced(ledger: Ledger, batches: Sequence[StagedBatch], now_ms: int | None
         offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
         passed_over = added(passed_over, batch.passed_over)
     after = ledger.advanced(offsets, ledger.commit_id, refused, passed_over, now_ms)
+    failures = after.expectation_failures
+    for batch in batches:
+        failures = added(failures, batch.expectation_failures)
+    after = replace(after, expectation_failures=failures)
     replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
     return replace(after, replay_id=replays[-1]) if replays else after
 

@@ -86,6 +86,7 @@ class TopicProgress:
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "changes": dict(ledger.changes),
+            "expectation_failures": dict(ledger.expectation_failures),
             "lost": dict(ledger.lost),
             "outliers": dict(ledger.outliers),
             "dead_letters": dead_letters.count,

@@ -37,6 +37,7 @@ KEY_NOT_TEXT: Final = "key_not_text"
 NO_KEY: Final = "no_key"  # of a table that is kept by key
 NOT_AN_ENVELOPE: Final = "not_an_envelope"  # not one of the expected change events of Debezium
 PROJECTION_FAILED: Final = "projection_failed"
+EXPECTATION: Final = "expectation"  # a rule on rows is false for it
 INTERNAL_ERROR: Final = "internal_error"  # a fault of this program that only such a record reveals
 DOES_NOT_FIT: Final = "does_not_fit"  # a value that the table's column cannot hold
 

@@ -116,6 +116,14 @@ class ProjectionError(UsageError):
         self.why = why
 
 
+class ExpectationError(ProjectionError):
+    """An expectation that is no condition on rows, or does not match the columns."""
+
+    def __init__(self, name: str, why: str) -> None:
+        UsageError.__init__(self, f"the expectation {name} cannot be used: {why}")
+        self.why = why
+
+
 class ActionNeededError(TableTopicError):
     """Work stopped and the user must decide: foreign table, gap, re-created topic, bad record."""
 

@@ -17,9 +17,8 @@ from tabletopic_kernel.model.fingerprint import LastRecords
 
 PREFIX = "tabletopic."
 TAG = "tabletopic-ledger"
-KEPT_PROPERTY = (
-    f"{PREFIX}ledger"  # instead of the tag: the newest ledger, with its snapshot's sequence number
-)
+# Instead of the tag: the newest ledger, with its snapshot's sequence number.
+KEPT_PROPERTY = f"{PREFIX}ledger"
 SEQUENCE = "sequence-number"
 
 # Clients report this if a broker has no topic ids: before 2.8, or not yet configured for them (KIP-516).
@@ -63,7 +62,7 @@ class Ledger:
     ``last_records`` tells a log that was cut and has grown again from the one that was read; ``truncated``
     has by partition what such a log lost and whose rows stay, or what a former topic had: first offset, next
     offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them;
-    ``changes``: its inserted, updated and deleted rows.
+    ``changes``: its inserted, updated and deleted rows. ``expectation_failures``: rows by the rule they fail.
     """
 
     topic: str
@@ -84,6 +83,7 @@ class Ledger:
     outliers: Mapping[int, Outliers] = field(default_factory=dict)
     deleted_keys: tuple[str, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
+    expectation_failures: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -107,6 +107,7 @@ class Ledger:
         summary |= {} if self.replay_id is None else {"replay-id": self.replay_id}
         named: dict[str, Mapping[Any, object]] = {"refused": self.refused, "passed-over": self.passed_over}
         named |= {"changes": self.changes, "lost": self.lost}
+        named |= {"expectation-failures": self.expectation_failures}
         named |= {"last-records": self.last_records, "truncated": self.truncated}
         summary |= {name: _encode(counts) for name, counts in named.items() if counts}
         summary |= {"deleted-keys": json.dumps(self.deleted_keys)} if self.deleted_keys else {}
@@ -135,12 +136,10 @@ class Ledger:
             lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
             last_records={p: (last[0], last[1]) for p, last in _by_partition(summary, "last-records")},
             truncated={p: tuple(map(tuple, cuts)) for p, cuts in _by_partition(summary, "truncated")},
-            outliers={
-                int(p): Outliers(*each)
-                for p, each in json.loads(summary.get(f"{PREFIX}outliers", "{}")).items()
-            },
+            outliers={p: Outliers(*each) for p, each in _by_partition(summary, "outliers")},
             deleted_keys=tuple(json.loads(summary.get(f"{PREFIX}deleted-keys", "[]"))),
             changes=json.loads(summary.get(f"{PREFIX}changes", "{}")),
+            expectation_failures=json.loads(summary.get(f"{PREFIX}expectation-failures", "{}")),
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:

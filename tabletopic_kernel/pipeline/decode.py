@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -41,13 +41,11 @@ from tabletopic_kernel.pipeline.split_by_schema import (
 )
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
 from tabletopic_kernel.pipeline.transform.deletes import former_rows
+from tabletopic_kernel.pipeline.transform.expectations import Rules
 from tabletopic_kernel.pipeline.transform.native import NativeDecoder
-from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
+from tabletopic_kernel.pipeline.transform.projection.evaluation import Evaluation, evaluation
 from tabletopic_kernel.pipeline.transform.transform import Step, make_step
 from tabletopic_kernel.pipeline.write import DataFileWriter
-
-if TYPE_CHECKING:
-    from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
 
 
 class LoadedPlan:
@@ -73,15 +71,16 @@ class LoadedPlan:
         return self.writer.target if self.writer else None
 
     @cached_property
-    def projection(self) -> SqlProjection | ChildProjection | None:
-        """The projection: in a child, unless Spark restarts this process if it ends."""
-        if (plan := self.plan.projection) is None:
-            return None
-        if not self._is_worker:
-            return ChildProjection(plan.text, plan.columns)
-        from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection  # noqa: PLC0415 - DuckDB, where it is needed
+    def projection(self) -> Evaluation | None:
+        """The projection, if there is one."""
+        plan = self.plan.projection
+        return evaluation(plan.text, plan.columns, is_worker=self._is_worker) if plan else None
 
-        return SqlProjection(plan.text, plan.columns)
+    @cached_property
+    def rules(self) -> Rules | None:
+        """The expectations on rows of the table, if there are any."""
+        spelled, schema = self.plan.settings.expectations, self.writer and self.writer.schema
+        return Rules(self.plan, schema, is_worker=self._is_worker) if spelled and schema else None
 
     @cached_property
     def _inferring(self) -> Decoder:

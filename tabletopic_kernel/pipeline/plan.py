@@ -17,6 +17,7 @@ from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import Outliers, StagedOffsets, added, all_outliers, newest
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.transform.columns import Projection
 
 WHOLE_TOPIC: Final = -1  # the id of the one schema of a topic whose values carry none
 ASK_AGAIN_MS: Final = 60_000  # how often the registry's texts of known ids are compared, while records come
@@ -52,14 +53,6 @@ class SchemaPlan:
     def knows(self, schema_id: SchemaKey) -> bool:
         """Whether it is clear what to do with records of this id."""
         return schema_id in self.schemas or schema_id in self.refused or schema_id in self.candidates
-
-
-@dataclass(frozen=True)
-class Projection:
-    """A SELECT, and the columns of ``batch`` that it reads."""
-
-    text: str
-    columns: Schema
 
 
 @dataclass(frozen=True)
@@ -176,6 +169,7 @@ class StageResult:
     refused: dict[str, int] = field(default_factory=dict)
     samples: list[RefusedRecord] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
+    expectation_failures: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
     alike: bool = False
@@ -198,6 +192,7 @@ class StageResult:
         self.refused = added(self.refused, other.refused)
         self.samples = (self.samples + other.samples)[:MAX_SAMPLES]
         self.passed_over = added(self.passed_over, other.passed_over)
+        self.expectation_failures = added(self.expectation_failures, other.expectation_failures)
         self.failed = added(self.failed, other.failed)
         for line, trace in other.traces.items():
             self.trace(line, trace)
@@ -274,6 +269,7 @@ class StagedBatch:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     deletes: tuple[DataFile, ...] = ()
     unavailable: frozenset[int] = frozenset()
+    expectation_failures: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def own_files(self) -> tuple[DataFile, ...]:

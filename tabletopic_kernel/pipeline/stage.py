@@ -24,13 +24,7 @@ from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_last, note_newest, with_dated_records
-from tabletopic_kernel.pipeline.decode import (
-    DecodedGroup,
-    KeyColumns,
-    LoadedPlan,
-    decode_group,
-    decode_keys,
-)
+from tabletopic_kernel.pipeline.decode import DecodedGroup, KeyColumns, LoadedPlan, decode_group, decode_keys
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
 from tabletopic_kernel.pipeline.split_by_schema import (
@@ -246,8 +240,16 @@ class _Staging:
             rows = StagedRows(rows.positions[changes.writes], rows.schema_id, kept)
             if CDC in kept.schema.names or DELETED in kept.schema.names:
                 self.result.unavailable |= columns_with_unavailable(kept)
-        if len(rows) and not self.result.is_void(self._plan.settings):
+        if len(rows := self._expected(batch, rows)) and not self.result.is_void(self._plan.settings):
             self._sink.rows(batch, rows)
+
+    def _expected(self, batch: pa.RecordBatch, rows: StagedRows) -> StagedRows:
+        """The rows that the expectations let pass."""
+        if (rules := self._loaded.rules) is None or not len(rows):
+            return rows
+        passing, refused = rules.judged(batch, rows, self.result)
+        self._refuse(batch, refused)
+        return passing
 
     def _take_deletes(self, deletes: pa.Table) -> None:
         if len(deletes) and not self.result.is_void(self._plan.settings):

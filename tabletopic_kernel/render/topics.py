@@ -127,6 +127,9 @@ def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
             else ""
         )
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
+    if status.expectation_failures:
+        counts = ", ".join(f"{name}: {count:,}" for name, count in status.expectation_failures.items())
+        pairs["expectations"] = Cell(f"rows that fail {counts}", "warn")
     if status.changes:
         pairs["changes"] = ", ".join(f"{what}: {count:,}" for what, count in status.changes.items())
     if status.passed_over:

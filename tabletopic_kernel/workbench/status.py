@@ -229,7 +229,7 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
     update = table.figures()
     if ledger is not None:
         mappings = ("next_offsets", "newest_ms", "refused", "passed_over", "changes", "lost", "outliers")
-        update |= {name: dict(getattr(ledger, name)) for name in mappings}
+        update |= {name: dict(getattr(ledger, name)) for name in (*mappings, "expectation_failures")}
         update |= {"commits": ledger.commits, "epoch": ledger.epoch, "topic_id": ledger.topic_id}
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, desired)

@@ -72,6 +72,8 @@ class FakeTopic(TableTopic):
         """A plan with a column; a schema does not quite fit."""
         self._ask("plan", {**(given or {}), **more}, *([schema, schema_type] if schema else []))
         self._workbench.waits()
+        if self.name in self._workbench.plans:
+            return self._workbench.plans[self.name]
         table = f"default.{self.name}"
         if schema is not None:
             kept = PlanColumn("url", "string", True, None, "kept")
@@ -244,6 +246,7 @@ class FakeWorkbench(Workbench):
         self.waits: Callable[[], object] = bool
         self.coming: list[TopicStatus | BaseException] = []  # statuses in turn, instead of ``found``
         self.asked: list[tuple[str, Any]] = []
+        self.plans: dict[str, Plan] = {}
         vars(self).update(more)
 
     def ask(self, what: str, value: Any = None) -> None:

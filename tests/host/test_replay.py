@@ -116,6 +116,21 @@ def test_a_plan_says_what_a_replay_does_and_changes_nothing(rig: Rig, tmp_path: 
     assert (event.rows, event.stayed) == (plan.rows, plan.stayed)
 
 
+def test_a_replay_obeys_expectations(rig: Rig) -> None:
+    """Letters that fail a rule stay, even if it stops the topic; a warning is in ledger and progress."""
+    coordinator = running(rig, expectations=("few: a < 7: stop", "even: a % 2 = 0: warn"))
+    rig.worker.listener.staged(staged(coordinator, 0, 10, set(range(10)), value))
+    commit(rig, coordinator)
+    rig.registry.schemas[LATE] = AVRO
+    plan = plan_replay(TOPIC, coordinator.settings, None, rig.registry, rig.catalog.real)  # type: ignore[arg-type]
+    assert (plan.rows, plan.stayed) == (4, {"expectation": 2, "no_schema_id": 4})
+    event = replay(rig, coordinator)
+    assert (event.rows, event.stayed, event.error) == (4, plan.stayed, None)
+    assert rows(rig) == [1, 2, 4, 5]
+    assert rig.table.ledger.expectation_failures == {"even": 3}  # of 1, 5 and 7, which stays
+    assert coordinator.progress().expectation_failures == {"even": 3}
+
+
 def test_a_letter_without_a_timestamp(rig: Rig) -> None:
     """Another program may have put it there: the column allows it, and the topic goes on."""
     coordinator = with_letters(rig)

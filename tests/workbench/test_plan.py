@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Regist
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.decoder import make_decoder
-from tabletopic_kernel.formats.wire import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.errors import UsageError
@@ -61,6 +61,11 @@ class Answers:
     def latest(self, subject: str) -> RegisteredSchema | None:
         """As the registry."""
         return None if self.text is None else RegisteredSchema(7, self.kind, self.text, (), subject, 2)
+
+    def by_id(self, schema_id: int, subject: str) -> RegisteredSchema:
+        """As the registry."""
+        assert self.text is not None
+        return RegisteredSchema(schema_id, self.kind, self.text, (), subject, 2)
 
     def verdict(self, subject: str, kind: str, text: str) -> str:
         """As the registry."""
@@ -457,3 +462,22 @@ def test_a_newest_record_that_becomes_a_row_is_no_news(
     """Nothing is said where the settings fit; bytes may be anything."""
     newest.append(PeekedRecord(0, 9, 0, None, None, {"a": 1}, None, raw))
     assert not any("newest record" in one for one in planned(catalog, V1, value_format=value_format).notes)
+
+
+def test_expectations_are_tried(catalog: Catalog, values: list[bytes]) -> None:
+    """The plan says how many of the sampled records fail each rule, of a new table and of one that exists."""
+    values += [prefix(7) + bytes([2 * number, 4]) + b"/%d" % number for number in range(10)]
+    rules = ("few: id < 7: warn", "home: url = '/0': dead_letter")
+    tried = [
+        "expectation few: 3 of 10 records fail (warn)",
+        "expectation home: 9 of 10 records fail (dead_letter)",
+    ]
+    assert planned(catalog, V1, expectations=rules).notes[-2:] == tried
+    make_table(catalog)
+    assert planned(catalog, V1, expectations=rules).notes[-2:] == tried
+
+
+def test_a_wrong_expectation_is_refused(catalog: Catalog) -> None:
+    """The plan refuses a rule on a column that the table lacks, with the columns."""
+    plan = planned(catalog, V1, expectations=("a: amount > 0: warn",))
+    assert plan.refused[0].startswith("the expectation a cannot be used: ")

@@ -205,7 +205,7 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     topic = view.topic(name)
     progress = topic.progress
     refused = dict(progress.refused) if progress else {}
-    passed = passed_over(progress.passed_over if progress else {})
+    passed = passed_over(progress.passed_over, progress.expectation_failures) if progress else ""
     if not refused and not topic.dead_letters:
         every = " Every record became a row." if progress and progress.rows and not passed else ""
         return heading("Dead letters", f"None.{passed}{every}")

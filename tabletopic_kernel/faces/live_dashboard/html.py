@@ -157,7 +157,11 @@ def changes(counts: Mapping[str, int]) -> str:
     return "".join(f"; {words.number(count)} {what}s" for what, count in sorted(counts.items()))
 
 
-def passed_over(counts: Mapping[str, int]) -> str:
-    """A sentence on records that became no row, by reason; empty if there are none."""
-    reasons = ", ".join(f"{words.number(count)} {reason}" for reason, count in sorted(counts.items()))
-    return f" No row: {reasons}." if reasons else ""
+def passed_over(counts: Mapping[str, int], failing: Mapping[str, int]) -> str:
+    """Sentences on records that became no row, by reason, and on rows that fail expectations, by rule."""
+    shown = {"No row": counts, "Rows that fail expectations": failing}
+    return "".join(
+        f" {what}: {', '.join(f'{words.number(count)} {why}' for why, count in sorted(each.items()))}."
+        for what, each in shown.items()
+        if each
+    )

@@ -14,7 +14,7 @@ from IPython.core.getipython import get_ipython
 
 from tabletopic_kernel.faces.notebook.display import Bar, Place
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.operations import OPERATIONS, Operation, topics
+from tabletopic_kernel.faces.operations import OPERATIONS, Operation, patterns, topics
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.operations.operation import AnyTopic, Option, Timeout, Topic
 from tabletopic_kernel.model.errors import (
@@ -91,13 +91,22 @@ def _hints(session: Session, statuses: list[TopicStatus]) -> list[str]:
 
 def enable(
     session: Session,
-    topic: Topic,
+    topic: patterns.Topics,
     settings: topics.AllSettings,
+    exclude: patterns.Exclude = "",
+    yes: patterns.Yes = False,
     wait: Annotated[bool, Option("Wait until the table contains what the topic contains")] = False,
     timeout: Timeout = 300.0,
 ) -> Grid:
-    """Enable a topic, and ensure that a host runs."""
-    enabled = perform(topics.enable, session, topic=topic, settings=settings)
+    """Enable a topic, or those of a pattern, and ensure that a host runs."""
+    if wait and patterns.is_pattern(topic):
+        raise UsageError("--wait is for one topic; `%topic status --watch` shows all")
+    if patterns.is_pattern(topic) and not yes:  # a plan needs no host
+        plan = patterns.enable_each(session.workbench, topic, settings, exclude, yes=False)
+        return lines(*map(str, patterns.enabled_each(plan)))
+    enabled = perform(topics.enable, session, topic=topic, settings=settings, exclude=exclude, yes=yes)
+    if patterns.is_pattern(topic):
+        return enabled
     if wait:
         return wait_for(session, topic, timeout)
     return lines(*enabled.notes, f"follow it with `%topic status {topic} --watch`")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tabletopic_kernel.faces.operations.operation import Arguments, Message, Option, Route, operation
+from tabletopic_kernel.faces.operations.patterns import Topics, is_pattern
 from tabletopic_kernel.faces.operations.topics import PANEL, SOON
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ class Runs:
     done: bool
 
 
-Topics = Annotated[
-    str, Option("Name of the Kafka topic, or a pattern", metavar="TOPIC", positional=True, names="topics")
-]
 DryRun = Annotated[bool, Option("Show which topics a pattern matches; change nothing")]
-_WILD = frozenset("*?")
 
 
 def _of_each(
@@ -53,7 +50,7 @@ def _of_each(
 
     from tabletopic_kernel.model.errors import UsageError
 
-    if not _WILD & set(topic) and not dry_run:
+    if not is_pattern(topic) and not dry_run:
         return Run(topic, change(topic).run)
     matching = {n: each for n, each in workbench.desired_topics().items() if fnmatchcase(n, topic)}
     if not matching:

@@ -19,6 +19,16 @@ from tabletopic_kernel.faces.operations.operation import (
     operation,
     says,
 )
+from tabletopic_kernel.faces.operations.patterns import (
+    Enablings,
+    Exclude,
+    Topics,
+    Yes,
+    enable_each,
+    enabled_each,
+    is_pattern,
+)
+from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -104,9 +114,27 @@ def _enabled(desired: DesiredTopic, _: Arguments) -> list[Message]:
     ]
 
 
-@operation(PANEL, _enabled, starts_host=True, aliases=("start",), button="Settings and Plan…")
-def enable(workbench: Workbench, topic: Topic, settings: AllSettings) -> DesiredTopic:
+def _enabled_any(outcome: DesiredTopic | Enablings, arguments: Arguments) -> list[Message]:
+    return enabled_each(outcome) if isinstance(outcome, Enablings) else _enabled(outcome, arguments)
+
+
+@operation(
+    PANEL,
+    _enabled_any,
+    starts_host=True,
+    has_failed=lambda outcome: (
+        isinstance(outcome, Enablings) and outcome.done and any(each.refused for each in outcome.topics)
+    ),
+    aliases=("start",),
+    button="Settings and Plan…",
+)
+def enable(
+    workbench: Workbench, topic: Topics, settings: AllSettings, exclude: Exclude = "", yes: Yes = False
+) -> DesiredTopic | Enablings:
     """Make a Kafka topic a table topic: ingest it into an Iceberg table.
+
+    A pattern, such as 'shop.*', shows which topics would be enabled with which table,
+    and which cannot be; with --yes it enables those that are not enabled yet.
 
     Checks everything first (topic, settings, schema, table), so nothing is left
     half done. A running host, here or elsewhere, takes the topic at once.
@@ -114,6 +142,10 @@ def enable(workbench: Workbench, topic: Topic, settings: AllSettings) -> Desired
 
     Example:  tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'
     """
+    if is_pattern(topic):
+        return enable_each(workbench, topic, settings, exclude, yes=yes)
+    if exclude or yes:
+        raise UsageError("--exclude and --yes go with a pattern, such as 'shop.*'")
     return workbench.topic(topic).enable(settings)
 
 

@@ -213,6 +213,7 @@ def _add_progress(samples: _Samples, record: Progress) -> None:
     for name, counts in (
         ("tabletopic_refused_records", record.refused),
         ("tabletopic_passed_over_records", record.passed_over),
+        ("tabletopic_expectation_failures", record.expectation_failures),
         ("tabletopic_changed_rows", record.changes),
     ):
         for reason, count in _bounded(counts).items():

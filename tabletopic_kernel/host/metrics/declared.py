@@ -129,6 +129,8 @@ METRICS: Final = (
        ("topic", "reason")),
     _D("tabletopic_passed_over_records", "counter", Group.TROUBLE,
        "Records ignored since the table was created, by reason", ("topic", "reason")),
+    _D("tabletopic_expectation_failures", "counter", Group.TROUBLE,
+       "Rows that failed an expectation since the table was created, by its name", ("topic", "rule")),
     _D("tabletopic_lost_records", "counter", Group.TROUBLE,
        "Offsets skipped since the table was created, because retention deleted their records", TOPIC),
     _D("tabletopic_epoch", "gauge", Group.TROUBLE,

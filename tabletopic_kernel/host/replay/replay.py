@@ -32,6 +32,7 @@ from tabletopic_kernel.host.replay.letters import LetterSource, Tried, dead_lett
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.desired import ReplayRequest
+from tabletopic_kernel.model.settings.values import Expectation
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch
 from tabletopic_kernel.pipeline.sinks import Place, places_of
@@ -104,6 +105,9 @@ class Replay:
         moved = set(places_of(selected)) - tried.stayed.keys()
         if not moved:
             return None
+        rules = map(Expectation.of, owner.keeper.settings.expectations)
+        warning = {rule.name for rule in rules if rule.action == "warn"}  # others' letters stay
+        failures = {name: n for name, n in result.expectation_failures.items() if name in warning}
         replay_id = f"{self._request.id}/{uuid.uuid4()}"
         try:
             self._mark(tasks, letters, moved, replay_id)
@@ -122,6 +126,7 @@ class Replay:
             passed_over=result.passed_over,
             deletes=tuple(result.deletes),
             unavailable=result.unavailable,
+            expectation_failures=failures,
             replay_id=replay_id,
         )
 

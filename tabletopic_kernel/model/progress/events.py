@@ -53,6 +53,7 @@ class Progress(_Model):
     dead_letters: int = 0  # in their table now
     dead_letter_table: str | None = None
     passed_over: dict[str, int] = Field(default_factory=dict)  # tombstones, and what a WHERE excludes
+    expectation_failures: dict[str, int] = Field(default_factory=dict)  # rows by the rule that they fail
     changes: dict[str, int] = Field(default_factory=dict)  # of rows kept by key: insert, update, delete
     lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets of records deleted unread
     outliers: dict[int, Outliers] = Field(default_factory=dict)

@@ -20,6 +20,7 @@ _OPTION_NAMES = {
     "time_travel_ms": "--time-travel",
     "target_file_size_bytes": "--target-file-size",
     "table_properties": "--table-property",
+    "expectations": "--expect",
 }
 _UNITS = {
     "_ms": {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1},
@@ -39,6 +40,7 @@ _METAVARS = {
     "table_properties": "KEY=VALUE",
     "metadata_columns": "key,header,metadata",
     "accepted_texts": "ID=ID:FINGERPRINT",
+    "expectations": "'NAME: CONDITION: ACTION'",
 }
 
 
@@ -84,7 +86,8 @@ def _option_name(field: str) -> str:
 
 def _help(name: str, description: str) -> str:
     text = description[:1].upper() + description[1:]
-    return f"{text}; repeatable" if name in ("partition_by", "sort_by", "key", "table_properties") else text
+    repeatable = ("partition_by", "sort_by", "key", "expectations", "table_properties")
+    return f"{text}; repeatable" if name in repeatable else text
 
 
 def _default(name: str, default: object) -> str:

@@ -13,6 +13,7 @@ from tabletopic_kernel.model.settings.values import (
     CatalogName,
     CatalogProperties,
     DurationMs,
+    Expectations,
     Frozen,
     MetadataColumn,
     NonEmpty,
@@ -127,6 +128,11 @@ class TopicSettings(Frozen):
         "dead_letter",
         description="a record that cannot become a row: keep it in the dead-letter table, skip and count it, "
         "or stop the topic",
+    )
+    expectations: Expectations = Field(
+        (),
+        description="rules on rows, each NAME: CONDITION: ACTION with a condition in SQL. A row for which it "
+        "is false is counted (warn), refused (dead_letter), or stops the topic (stop)",
     )
     # 0: the first rejected record in 1,000 stops the topic. 1: the share never exceeds all.
     max_refused_share: float = Field(

@@ -37,6 +37,14 @@ class Rows:
     passed_over: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Projection:
+    """A SELECT, and the columns of ``batch`` that it reads."""
+
+    text: str
+    columns: Schema
+
+
 def every(count: int) -> Positions:
     """The indexes of ``count`` rows."""
     return np.arange(count, dtype=np.int64)

@@ -218,4 +218,5 @@ def batch_of_result(offsets: StagedOffsets, result: StageResult, seconds: float)
         result.passed_over,
         tuple(result.deletes),
         result.unavailable,
+        result.expectation_failures,
     )

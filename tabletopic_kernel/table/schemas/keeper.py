@@ -12,8 +12,9 @@ from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, Projection, StagePlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, StagePlan
 from tabletopic_kernel.pipeline.transform.columns import (
+    Projection,
     decoded_columns,
     has_row,
     inferred_columns,

@@ -1,17 +1,18 @@
-"""How many partitions and files a topic's backlog will have, estimated from some of its records."""
+"""What some of a topic's records tell: the partitions and files of its backlog, and rows that fail rules."""
 
 from __future__ import annotations
 
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import TimeTransform
 
@@ -21,12 +22,14 @@ from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.values import Expectation
 from tabletopic_kernel.pipeline.arrange import divided
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.source import KafkaRanges
+from tabletopic_kernel.pipeline.transform.expectations import check_rules
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.draft import TopicDraft, try_records
+from tabletopic_kernel.table.draft import TopicDraft, tried_records, try_records
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _RECORDS: Final = 250  # read at each place of a partition: its beginning, middle and end
@@ -106,17 +109,59 @@ def _counts(
     layout: Layout,
 ) -> list[_Counts]:
     """The records of each sample by partition, in a table that nobody sees."""
+    with _draft(topic, settings, registry, layout) as draft:
+        try_records(draft, [batch for sample in samples for batch in sample], Memory)  # for their columns
+        writer = LoadedPlan(draft.plan()).writer
+        assert writer is not None
+        return [_counted(try_records(draft, sample, Memory), writer) for sample in samples]
+
+
+@contextmanager
+def _draft(topic: str, settings: TopicSettings, registry: Registry, layout: Layout) -> Iterator[TopicDraft]:
     settings = settings.model_copy(update={"table_properties": {}})
     with tempfile.TemporaryDirectory() as folder:
         properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
         catalog = open_catalog({"name": "draft", **properties})
         table = TopicTable.create(catalog, ("draft", "table"), *layout, topic, settings)
         table.claim(Ledger(topic, "", "", {}, 1, "draft"), None)
-        draft = TopicDraft(table, topic, settings, registry)
-        try_records(draft, [batch for sample in samples for batch in sample], Memory)  # for their columns
-        writer = LoadedPlan(draft.plan()).writer
-        assert writer is not None
-        return [_counted(try_records(draft, sample, Memory), writer) for sample in samples]
+        yield TopicDraft(table, topic, settings, registry)
+
+
+def try_rules(
+    facts: TopicFacts,
+    settings: TopicSettings,
+    broker: Broker,
+    registry: Registry,
+    layout: Layout | None,
+    table: TopicTable | None,
+) -> list[str]:
+    """How many of some records fail each expectation, in words; raises ExpectationError.
+
+    ``layout``: of a new table, None while its columns are unknown; ``table``: the one that exists.
+    """
+    if not settings.expectations:
+        return []
+    if table is not None:
+        layout = table.table.schema(), UNPARTITIONED_PARTITION_SPEC
+    if layout is None:
+        return ["the expectations are checked once the first record has determined the columns"]
+    check_rules(settings.expectations, layout[0])
+    source = KafkaRanges(facts.topic, broker.properties, headers=True)
+    try:
+        records = [batch for place in _places(facts) for batch in source.read(place)]
+        if table is not None and table.ledger is not None:
+            _, result = tried_records(TopicDraft(table, facts.topic, settings, registry), records, Memory)
+        else:
+            with _draft(facts.topic, settings, registry, layout) as draft:
+                _, result = tried_records(draft, records, Memory)
+    except (ActionNeededError, RetryableError) as error:
+        return [f"the expectations could not be tried: {error}"]
+    failures = result.expectation_failures
+    return [
+        f"expectation {rule.name}: {failures.get(rule.name, 0):,} of {result.records:,} records fail "
+        f"({rule.action})"
+        for rule in map(Expectation.of, settings.expectations)
+    ]
 
 
 def _counted(sample: Memory, writer: DataFileWriter) -> _Counts:

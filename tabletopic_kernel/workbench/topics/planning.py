@@ -36,7 +36,7 @@ from tabletopic_kernel.table.schemas.registered import (
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.peek import check_newest
 from tabletopic_kernel.workbench.plan import ColumnChange, Plan, PlanColumn
-from tabletopic_kernel.workbench.topics.backlog import Layout, backlog
+from tabletopic_kernel.workbench.topics.backlog import Layout, backlog, try_rules
 from tabletopic_kernel.workbench.topics.upserts import check_upsert_topic
 
 TableName = tuple[str, ...]  # namespace parts and name, in PyIceberg's form
@@ -99,6 +99,7 @@ def plan_enable(
                 plan.notes += check_newest(topic, settings, broker, registry)
             layout = _plan_new(plan, columns, key, origin, settings, facts)
             schema, former = (layout[0] if layout else None), {}
+            plan.notes += try_rules(facts, settings, broker, registry, layout, None)
             layout = layout if candidate is None else None
             plan.backlog = backlog(facts, settings, broker, registry, layout, plan.notes)
         else:
@@ -106,6 +107,7 @@ def plan_enable(
             schema, former = table.table.schema(), names_before(table)
             _plan_old(plan, table, columns, origin, settings, facts)
             _plan_key(plan, table.table, key, settings)
+            plan.notes += try_rules(facts, settings, broker, registry, None, table)
         plan.notes += check_upsert_topic(topic, settings, broker, registry, catalog, schema, former)
         plan.notes += limits_of_aws(catalog.properties, {c.name: c.type for c in plan.columns})
         if key is None and settings.has_typed_keys:

@@ -44,6 +44,8 @@ class TopicStatus:
     dead_letter_table: str | None = None
     # Records that describe no row, by reason.
     passed_over: dict[str, int] = field(default_factory=dict)
+    # Rows that failed an expectation, by its name, since the table was created.
+    expectation_failures: dict[str, int] = field(default_factory=dict)
     # Rows of an upsert table that were inserted, updated and deleted since it was created.
     changes: dict[str, int] = field(default_factory=dict)
     # Offsets skipped because retention deleted their records (`on_gap`), by partition.

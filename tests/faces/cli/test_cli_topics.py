@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.workbench.plan import Plan
 
 
 def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
@@ -20,6 +22,7 @@ def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
         "time_travel_ms": "--time-travel",
         "target_file_size_bytes": "--target-file-size",
         "table_properties": "--table-property",
+        "expectations": "--expect",
     }
     for name in TopicSettings.model_fields:
         assert special.get(name, f"--{name.replace('_', '-')}") in text
@@ -137,3 +140,18 @@ def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, mess
     ended = run(*words, "--timeout", "0")
     assert ended.code == 1
     assert message in ended.err
+
+
+def test_a_pattern_enables_with_yes_alone(run: Callable[..., Any], fake: Any) -> None:
+    """Without ``--yes`` the plan is shown; the exit code is 1 if some topics were refused."""
+    fake.there = {"shop.a": 1, "shop.b": 1}
+    fake.plans = {name: Plan(name, f"default.{name}", True) for name in fake.there}
+    shown = run("enable", "shop.*")
+    assert (shown.code, set(fake.on)) == (0, {"clicks"})
+    assert "2 topics would be enabled" in shown.out
+    fake.plans["shop.b"].refused.append("no storage")
+    done = run("enable", "shop.*", "--yes", "--json")
+    assert (done.code, set(fake.on)) == (1, {"clicks", "shop.a"})
+    assert json.loads(done.out)["topics"][1]["refused"] == ["no storage"]
+    assert run("enable", "shop.*", "--wait").code == 2
+    assert run("enable", "shop.a", "--yes").code == 2

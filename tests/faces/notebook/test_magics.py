@@ -34,6 +34,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.query.answer import Answer
+from tabletopic_kernel.workbench.plan import Plan
 from tests.faces.fake_workbench import FakeWorkbench, status
 
 
@@ -123,6 +124,20 @@ def test_enable_passes_settings(
     run("%topic enable clicks")
     run("%topic resume clicks")
     assert hosts_started == [bench, bench]
+
+
+def test_a_pattern_is_planned_without_a_host(
+    run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any]
+) -> None:
+    """The plan of a pattern starts no host; enabling its topics does."""
+    bench.live, bench.there = [], {"shop.a": 1, "shop.b": 1}
+    bench.plans = {name: Plan(name, f"default.{name}", True) for name in bench.there}
+    text = repr(run("%topic enable 'shop.*' --exclude shop.b"))
+    assert "1 topic would be enabled" in text
+    assert "shop.b" not in text
+    assert (hosts_started, set(bench.on)) == ([], {"clicks"})
+    assert "2 topics enabled" in repr(run("%topic enable 'shop.*' --yes"))
+    assert (hosts_started, set(bench.on)) == ([bench], {"clicks", "shop.a", "shop.b"})
 
 
 def test_a_dead_host_of_this_machine_does_not_count(

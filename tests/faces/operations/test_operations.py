@@ -27,7 +27,9 @@ from tabletopic_kernel.faces.operations.operation import (
     signature_of,
     summary_of,
 )
+from tabletopic_kernel.faces.operations.patterns import Enabling, Enablings
 from tabletopic_kernel.faces.operations.runs import Run, Runs, pause, resume
+from tabletopic_kernel.faces.operations.topics import enable
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
@@ -35,6 +37,7 @@ from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.topics import hosts_table, status_facts, status_table
 from tabletopic_kernel.table.health import FileSizes, NextWork
 from tabletopic_kernel.workbench.hosts import HostStatus
+from tabletopic_kernel.workbench.plan import Plan
 from tests.faces.fake_workbench import SNAPSHOT, FakeWorkbench, status
 
 _EVENT: dict[str, Any] = {"topic": "clicks", "at_ms": 1}
@@ -416,7 +419,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
         error="wrong", rows=700_001, files=12_001, staged_rows=3_003, epoch=777, commits=5_005,
         commit_interval_ms=9_000, passed_over={"tombstone": 8_008}, lost={0: 6_006}, dead_letters=4_004,
         staging_records=2_002, waiting_records=1_463, outliers={0: Outliers(9_009, 1, 2**44)},
-        changes={"insert": 1_464},
+        changes={"insert": 1_464}, expectation_failures={"paid": 1_465},
     )  # fmt: skip
     shown = {
         "topic": "clicks", "table": "default.clicks", "state": "running", "error": "wrong",
@@ -427,7 +430,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
         "outliers": "9,009", "epoch": "777", "last_commit_ms": "2023-11-14", "commit_interval_ms": "9 s",
         "host": "here-1", "refused": "avro_trailing_bytes", "dead_letters": "4,004",
         "dead_letter_table": "default.clicks__dead_letters", "passed_over": "8,008", "lost": "6,006",
-        "changes": "insert: 1,464",
+        "changes": "insert: 1,464", "expectation_failures": "paid: 1,465",
     }  # fmt: skip
     text = repr(status_facts(one))
     assert [name for name, part in shown.items() if part not in text] == []
@@ -472,3 +475,46 @@ def test_what_people_read_says_why() -> None:
     assert "waiting for registry" in shown
     assert "in about 1 m 0 s" in repr(status_facts(late))
     assert "paused by" in repr(status_facts(status(state="paused", paused_by="alice")))
+
+
+def test_a_pattern_enables_many(tmp_path: Path) -> None:
+    """One plan over all that are not enabled yet; a refused one does not keep others out."""
+    bench = FakeWorkbench(
+        tmp_path, there={"shop.a": 1, "shop_a": 1, "shop.b": 1, "shop.test": 1, "clicks": 1}
+    )
+    made = {name: Plan(name, f"default.{name.replace('.', '_')}", True) for name in bench.there}
+    made["shop.b"].refused.append("no storage")
+    bench.plans = made
+    expected = [
+        Enabling("shop.a", "default.shop_a"),
+        Enabling("shop.b", "default.shop_b", ["no storage"]),
+        Enabling(
+            "shop_a",
+            "default.shop_a",
+            ["the table default.shop_a will be that of shop.a: enable it with another --table"],
+        ),
+    ]
+    outcome = enable(bench, "*", {}, "*test, clicks")
+    assert (outcome, set(bench.on)) == (Enablings(expected, done=False), {"clicks"})
+    assert not enable.has_failed(outcome)
+    assert "nothing is changed yet" in str(enable.text(outcome, {})[-1])
+    outcome = enable(bench, "*", {}, "*test", yes=True)
+    assert (outcome, set(bench.on)) == (Enablings(expected, done=True), {"clicks", "shop.a"})
+    assert enable.has_failed(outcome)
+
+
+@pytest.mark.parametrize(
+    ("topic", "settings", "more", "why"),
+    [
+        ("nosuch*", {}, {}, "no topic for the pattern"),
+        ("*", {"table": "all"}, {}, "--table is for one topic"),
+        ("clicks", {}, {"yes": True}, "go with a pattern"),
+        ("clicks", {}, {"exclude": "x*"}, "go with a pattern"),
+    ],
+)
+def test_enabling_by_pattern_has_limits(
+    tmp_path: Path, topic: str, settings: dict[str, Any], more: dict[str, Any], why: str
+) -> None:
+    """What makes no sense for many topics, or for one, is an error."""
+    with pytest.raises(UsageError, match=why):
+        enable(FakeWorkbench(tmp_path), topic, settings, **more)

@@ -49,7 +49,11 @@ def full_rig(topics: int, partitions: int = 3) -> Rig:
     for event in EVENTS:
         rig.metrics.hear(event)
     rig.host.records[0] = rig.host.records[0].model_copy(
-        update={"passed_over": {"tombstone": 3}, "changes": {"update": 2}}
+        update={
+            "passed_over": {"tombstone": 3},
+            "changes": {"update": 2},
+            "expectation_failures": {"positive": 1},
+        }
     )
     rig.ask()
     return rig

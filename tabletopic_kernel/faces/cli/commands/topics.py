@@ -16,10 +16,10 @@ from rich.text import Text
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call, duration_ms
 from tabletopic_kernel.faces.cli.command import Json, show_messages, show_result
-from tabletopic_kernel.faces.operations import inspection, topics
+from tabletopic_kernel.faces.operations import inspection, patterns, topics
 from tabletopic_kernel.faces.operations.operation import AnyTopic, Message, Option, Timeout, Topic
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.model.progress.events import HEARTBEATS
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.servers import registry_place
@@ -32,14 +32,21 @@ _REFRESH_S = 1.0
 
 def enable(
     call: Call,
-    topic: Topic,
+    topic: patterns.Topics,
     settings: topics.AllSettings,
+    exclude: patterns.Exclude = "",
+    yes: patterns.Yes = False,
     wait: Annotated[bool, Option("Wait until the table contains what the topic contains")] = False,
     timeout: Timeout = 300.0,
     as_json: Json = False,
 ) -> None:
     """Enable a topic, and with ``wait`` wait until the table contains what the topic contains."""
-    desired = topics.enable(call.workbench, topic, settings)
+    if wait and patterns.is_pattern(topic):
+        raise UsageError("--wait is for one topic; `tabletopic status --watch` shows all")
+    desired = topics.enable(call.workbench, topic, settings, exclude, yes)
+    if isinstance(desired, patterns.Enablings):
+        show_result(call, topics.enable, desired, {}, as_json=as_json)
+        return
     hosts = call.hosts()
     if as_json and not wait:
         table, plain = topics.table_of(desired), desired.settings.model_dump(mode="json")

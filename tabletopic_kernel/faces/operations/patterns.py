@@ -1,0 +1,94 @@
+"""Several topics at once: those that a pattern matches, such as ``shop.*``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tabletopic_kernel.faces.operations.operation import Message, Option
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+Topics = Annotated[
+    str, Option("Name of the Kafka topic, or a pattern", metavar="TOPIC", positional=True, names="topics")
+]
+Exclude = Annotated[str, Option("With a pattern: leave out topics of these, with commas", metavar="PATTERNS")]
+Yes = Annotated[bool, Option("With a pattern: enable them; without, only the plan is shown")]
+
+
+@dataclass(frozen=True)
+class Enabling:
+    """A topic that is to be a table topic, and its table; ``refused``: why it cannot be."""
+
+    topic: str
+    table: str
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Enablings:
+    """The topics of a pattern that are not enabled yet; ``done`` is false in a plan."""
+
+    topics: list[Enabling]
+    done: bool
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether a text stands for several topics; no topic's name has these characters."""
+    return not {"*", "?"}.isdisjoint(topic)
+
+
+def enable_each(
+    workbench: Workbench, pattern: str, settings: dict[str, Any], exclude: str, *, yes: bool
+) -> Enablings:
+    """Plan to enable the topics of a pattern, or do it; one that is refused does not keep the others out."""
+    if "table" in settings:
+        raise UsageError(f"--table is for one topic; the topics of {pattern!r} get tables of their own names")
+    excluded = [text.strip() for text in exclude.split(",") if text.strip()]
+    names = [
+        name
+        for name in sorted(workbench.kafka_topics())
+        if fnmatchcase(name, pattern) and not any(fnmatchcase(name, each) for each in excluded)
+    ]
+    if not names:
+        raise UsageError(f"Kafka has no topic for the pattern {pattern!r}, or all are excluded")
+    topics: list[Enabling] = []
+    taken: dict[str, str] = {}  # of topics of this plan, by table: not even their plans know of them
+    enabled = workbench.desired_topics()
+    for name in (name for name in names if name not in enabled):
+        topic = workbench.topic(name)
+        table, refused = "", []
+        try:
+            plan = topic.plan(settings)
+            table, refused = plan.table, plan.refused
+            if table in taken and not refused:
+                refused = [
+                    f"the table {table} will be that of {taken[table]}: enable it with another --table"
+                ]
+            if yes and not refused:
+                topic.enable(settings)
+        except (UsageError, ActionNeededError) as error:
+            refused = [str(error)]
+        if not refused:
+            taken[table] = name
+        topics.append(Enabling(name, table, refused))
+    return Enablings(topics, yes)
+
+
+def enabled_each(outcome: Enablings) -> list[Message]:
+    """The topics of a pattern with their tables, then those that cannot be enabled."""
+    usable = [each for each in outcome.topics if not each.refused]
+    verb = "enabled" if outcome.done else "would be enabled"
+    count = f"{len(usable)} topic{'s' * (len(usable) != 1)}"
+    lines = [Message("{count} {verb}", {"count": count, "verb": verb})]
+    lines += [Message("  {topic} → {table}", {"topic": each.topic, "table": each.table}) for each in usable]
+    for each in outcome.topics:
+        if each.refused:
+            why = {"topic": each.topic, "why": "; ".join(each.refused)}
+            lines.append(Message("  {topic} cannot be enabled: {why}", why))
+    if usable and not outcome.done:
+        lines.append(Message("nothing is changed yet; the same command with --yes enables them"))
+    return lines
