@@ -66,6 +66,7 @@ class TopicProgress:
                     # After an error, a retry counts as waiting until it has succeeded.
                     "state": State.WAITING if state in AT_WORK and error else state,
                     "error": error or self.notice or self.stretched,
+                    "error_kind": None if cluster_waits else self._record.error_kind,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staging_records": staging_records,
                     "staged_rows": sum(batch.rows for batch in staged),
@@ -179,12 +180,12 @@ class Reporter:
         reason = self.reason(error)
         if type(error) is ActionNeededError and not waits:
             reason += "; then resume the topic"
-        self.progress.update({"error": reason})
+        self.progress.update({"error": reason, "error_kind": events.ErrorKind.of(error)})
         self.write(events.Failed(**self.stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
         """Remove the error, which is resolved."""
-        self.progress.update({"error": None})
+        self.progress.update({"error": None, "error_kind": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
         """Report a change of the topic's state."""

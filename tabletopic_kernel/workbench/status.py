@@ -182,7 +182,7 @@ def _newest_progress(
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress, state = reported.progress, reported.progress.state
         if progress.epoch == 0:  # the host does not own the table yet: read the table itself
-            update = {"state": state, "error": progress.error}
+            update = {"state": state, "error": progress.error, "error_kind": progress.error_kind}
             progress = read_table(desired).model_copy(update=update)
         return progress, str(state), reported.host
     progress = read_table(desired)
@@ -269,6 +269,7 @@ def _status(
         **{name: getattr(progress, name) for name in _OF_PROGRESS},
         state=state,
         error=progress.error or reason or (NO_HOST_HINT if state == NO_HOST else None),
+        error_kind=progress.error_kind,
         lag_records=lag,
         lag_seconds=lag_seconds,
         end_offsets=ends,

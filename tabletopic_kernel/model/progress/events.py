@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import TableTopicError, Verdict
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.settings.desired import Request
 
@@ -26,6 +27,20 @@ class SchemaVersion(_Model):
     version: int
 
 
+class ErrorKind(_Model):
+    """What an error is about (a system of ``model.errors``), the section of its settings, and who acts."""
+
+    system: str = ""
+    section: str = ""
+    verdict: Verdict | str = ""  # a newer host may have others
+
+    @classmethod
+    def of(cls, error: TableTopicError) -> ErrorKind:
+        """The kind of an error."""
+        trouble = error.trouble
+        return cls(system=trouble.system, section=trouble.section, verdict=trouble.verdict)
+
+
 class Progress(_Model):
     """The progress of a table topic, as its host sees it. Times in ms since 1970, offsets next to read."""
 
@@ -33,6 +48,7 @@ class Progress(_Model):
     table: str
     state: State = State.STOPPED
     error: str | None = None
+    error_kind: ErrorKind | None = None  # None: the error stops nothing, or the host is older
     epoch: int = 0
     topic_id: str | None = None  # the topic that the offsets are of; None while unknown
     next_offsets: dict[int, int] = Field(default_factory=dict)
