@@ -79,16 +79,7 @@ class TopicProgress:
         ledger, dead_letters = owner.ledger, owner.dead_letters
         update: dict[str, object] = {
             **fields,
-            "epoch": ledger.epoch,
-            "topic_id": ledger.topic_id,
-            "next_offsets": dict(ledger.next_offsets),
-            "newest_ms": dict(ledger.newest_ms),
-            "commits": ledger.commits,
-            "refused": dict(ledger.refused),
-            "passed_over": dict(ledger.passed_over),
-            "changes": dict(ledger.changes),
-            "lost": dict(ledger.lost),
-            "outliers": dict(ledger.outliers),
+            **events.ledger_figures(ledger),
             "dead_letters": dead_letters.count,
             "dead_letter_table": in_sql(dead_letters.identifier, self._catalog)
             if dead_letters.table

@@ -24,13 +24,7 @@ from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_last, note_newest, with_dated_records
-from tabletopic_kernel.pipeline.decode import (
-    DecodedGroup,
-    KeyColumns,
-    LoadedPlan,
-    decode_group,
-    decode_keys,
-)
+from tabletopic_kernel.pipeline.decode import DecodedGroup, KeyColumns, LoadedPlan, decode_group, decode_keys
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
 from tabletopic_kernel.pipeline.split_by_schema import (

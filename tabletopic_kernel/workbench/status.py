@@ -25,7 +25,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
 )
 from tabletopic_kernel.model.progress.delay import delay_of
-from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
+from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped, ledger_figures
 from tabletopic_kernel.model.progress.open_transaction import OpenTransaction, waits_behind
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -228,9 +228,7 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
     ledger = table.ledger
     update = table.figures()
     if ledger is not None:
-        mappings = ("next_offsets", "newest_ms", "refused", "passed_over", "changes", "lost", "outliers")
-        update |= {name: dict(getattr(ledger, name)) for name in mappings}
-        update |= {"commits": ledger.commits, "epoch": ledger.epoch, "topic_id": ledger.topic_id}
+        update |= ledger_figures(ledger)
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, desired)
     return bare.model_copy(update=update)

@@ -16,16 +16,7 @@ from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import plain_rows
 from tests.formats.damage import SCALE
-from tests.formats.protobuf_cases import (
-    VARINT,
-    encoded,
-    framed,
-    moment,
-    records,
-    tag,
-    text,
-    varint,
-)
+from tests.formats.protobuf_cases import VARINT, encoded, framed, moment, records, tag, text, varint
 
 CALM = settings(max_examples=100 * SCALE)
 

@@ -5,13 +5,15 @@ They inform people, dashboards and audits; nothing correct depends on them (I6).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import TableTopicError, Verdict
-from tabletopic_kernel.model.ledger import Outliers
+from tabletopic_kernel.model.ledger import Ledger, Outliers
 from tabletopic_kernel.model.settings.desired import Request
 
 
@@ -72,6 +74,15 @@ class Progress(_Model):
     changes: dict[str, int] = Field(default_factory=dict)  # of rows kept by key: insert, update, delete
     lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets of records deleted unread
     outliers: dict[int, Outliers] = Field(default_factory=dict)
+
+
+_OF_LEDGER = tuple(Progress.model_fields.keys() & {each.name for each in fields(Ledger)} - {"topic"})
+
+
+def ledger_figures(ledger: Ledger) -> dict[str, object]:
+    """What the progress record says about a ledger."""
+    values = {name: getattr(ledger, name) for name in _OF_LEDGER}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 class _Event(_Model):
