@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import TableTopicError, Verdict
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import Ledger, Outliers
 from tabletopic_kernel.model.settings.desired import Request
 
@@ -34,7 +34,7 @@ class ErrorKind(_Model):
 
     system: str = ""
     section: str = ""
-    verdict: Verdict | str = ""  # a newer host may have others
+    verdict: str = ""  # one of ``errors.Verdict``, unless the host is newer
 
     @classmethod
     def of(cls, error: TableTopicError) -> ErrorKind:
