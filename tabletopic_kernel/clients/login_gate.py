@@ -13,7 +13,8 @@ class LoginGate:
     """Open at first; any thread may use it."""
 
     def __init__(self) -> None:
-        self._reason: str | None = None  # not the error: it would keep the client, by its traceback
+        # Text and system, not the error: it would keep the client, by its traceback.
+        self._reason: tuple[str, str] | None = None
         self._open_at = 0.0
 
     @property
@@ -24,10 +25,11 @@ class LoginGate:
     def check(self) -> None:
         """Raise the LoginRefusedError that shut the gate, while it is shut."""
         if (reason := self._reason) is not None and not self.is_open:
-            raise LoginRefusedError(reason)
+            text, system = reason
+            raise LoginRefusedError(text, system=system)
 
     def met(self, error: Exception) -> None:
         """Shut for a minute if ``error`` is a refused login."""
         if isinstance(error, LoginRefusedError):
             self._open_at = time.monotonic() + REFUSED_S
-            self._reason = str(error)
+            self._reason = str(error), error.trouble.system

@@ -23,11 +23,7 @@ from tabletopic_kernel.host.report import HostReporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
 from tabletopic_kernel.host.topics.running_topics import RunningTopics
-from tabletopic_kernel.host.topics.settings_topic import (
-    SettingsMessage,
-    ensure_settings_topic,
-    parse_desired,
-)
+from tabletopic_kernel.host.topics.settings_topic import SettingsMessage, ensure_settings_topic, parse_desired
 from tabletopic_kernel.model.commit_cycle import backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events

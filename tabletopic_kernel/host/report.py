@@ -66,6 +66,7 @@ class TopicProgress:
                     # After an error, a retry counts as waiting until it has succeeded.
                     "state": State.WAITING if state in AT_WORK and error else state,
                     "error": error or self.notice or self.stretched,
+                    "error_kind": None if cluster_waits else self._record.error_kind,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staging_records": staging_records,
                     "staged_rows": sum(batch.rows for batch in staged),
@@ -78,17 +79,7 @@ class TopicProgress:
         ledger, dead_letters = owner.ledger, owner.dead_letters
         update: dict[str, object] = {
             **fields,
-            "epoch": ledger.epoch,
-            "topic_id": ledger.topic_id,
-            "next_offsets": dict(ledger.next_offsets),
-            "newest_ms": dict(ledger.newest_ms),
-            "commits": ledger.commits,
-            "refused": dict(ledger.refused),
-            "passed_over": dict(ledger.passed_over),
-            "changes": dict(ledger.changes),
-            "expectation_failures": dict(ledger.expectation_failures),
-            "lost": dict(ledger.lost),
-            "outliers": dict(ledger.outliers),
+            **events.ledger_figures(ledger),
             "dead_letters": dead_letters.count,
             "dead_letter_table": in_sql(dead_letters.identifier, self._catalog)
             if dead_letters.table
@@ -180,12 +171,12 @@ class Reporter:
         reason = self.reason(error)
         if type(error) is ActionNeededError and not waits:
             reason += "; then resume the topic"
-        self.progress.update({"error": reason})
+        self.progress.update({"error": reason, "error_kind": events.ErrorKind.of(error)})
         self.write(events.Failed(**self.stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
         """Remove the error, which is resolved."""
-        self.progress.update({"error": None})
+        self.progress.update({"error": None, "error_kind": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
         """Report a change of the topic's state."""

@@ -26,17 +26,17 @@ def host_mark(state_dir: Path) -> str:
     return processes.mark("host", state_dir.resolve())
 
 
-def stop_detached(state_dir: Path, tell: Callable[[str], None] | None = None) -> list[int]:
+def stop_detached(state_dir: Path, show: Callable[[str], None] | None = None) -> list[int]:
     """Stop all background hosts, with time for each to commit; returns their pids.
 
-    ``tell`` gets a line for people before the wait, if there are any. Raises StackError if one belongs to
+    ``show`` gets a line for people before the wait, if there are any. Raises StackError if one belongs to
     another user.
     """
     marks = {host_mark(place) for place in places(state_dir.resolve())}
     hosts = sorted({host for _, host in processes.find(marks)}, key=lambda host: host.pid)
-    if hosts and tell is not None:
+    if hosts and show is not None:
         name = "the host" if len(hosts) == 1 else f"{len(hosts)} hosts"
-        tell(f"stopping {name} in the background; staged files are committed first …")
+        show(f"stopping {name} in the background; staged files are committed first …")
     processes.stop(hosts, _COMMIT_LIMIT_S)
     return [host.pid for host in hosts]
 

@@ -13,6 +13,12 @@ from typing import Final
 
 from tabletopic_kernel.model.redact import redact
 
+# What an error is about; ``Progress`` carries it, and faces derive a topic's standing from it.
+CATALOG: Final = "the catalog"
+REGISTRY: Final = "the registry"
+BROKER: Final = "the broker"
+SUBJECT: Final = "the subject"  # it has no schema
+RECORDS: Final = "the records"  # too many cannot become rows
 CATALOG_SECTION: Final = "catalog"  # of the settings; that of a further catalog is ``catalogs.<name>``
 
 
@@ -22,6 +28,9 @@ class Verdict(StrEnum):
     WAIT = "wait"  # nobody: it is retried (I9)
     ACT = "act"  # the user
     BUG = "bug"  # we
+
+
+_SECTIONS: Final = {CATALOG: CATALOG_SECTION, REGISTRY: "registry", BROKER: "kafka"}
 
 
 @dataclass(frozen=True)
@@ -54,10 +63,29 @@ class Trouble:
 
 
 class TableTopicError(Exception):
-    """Base of all errors of this package; its argument is a text or a ``Trouble``."""
+    """Base of all errors of this package; its argument is a text or a ``Trouble``.
 
-    def __init__(self, *arguments: object) -> None:
+    ``system``: what a text is about; a ``Trouble`` has its own.
+    """
+
+    def __init__(self, *arguments: object, system: str = "") -> None:
         super().__init__(*map(_masked, arguments))
+        self._system = system
+
+    @property
+    def trouble(self) -> Trouble:
+        """What is wrong, with the fields that are known."""
+        what = self.args[0] if self.args else ""
+        if isinstance(what, Trouble):
+            return what
+        section = _SECTIONS.get(self._system, "")
+        return Trouble(str(self), system=self._system, section=section, verdict=self._verdict)
+
+    @property
+    def _verdict(self) -> Verdict:
+        if isinstance(self, RetryableError | OutcomeUnknownError):
+            return Verdict.WAIT
+        return Verdict.BUG if isinstance(self, InternalError) else Verdict.ACT
 
     def behind(self, doing: str) -> Trouble | str:
         """What is wrong, behind the beginning of a sentence: the argument of another error."""

@@ -1,5 +1,7 @@
 """Where staged records go: files of the table and its dead-letter table, memory, or a count."""
 
+# ruff: noqa: D102 - methods of the protocol Sink, which says what they do
+
 from __future__ import annotations
 
 import math
@@ -117,12 +119,10 @@ class Files:
         self._batch: pa.RecordBatch | None = None
 
     def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        """See ``Sink``."""
         if self._rows is not None:
             self._rows.add(rows.rows)
 
     def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
-        """See ``Sink``."""
         if self._letters is None:
             return
         if batch is not self._batch:
@@ -131,7 +131,6 @@ class Files:
         self._rejected.append(rejected)
 
     def deletes(self, deletes: pa.Table) -> None:
-        """See ``Sink``."""
         if self._deletes is not None:
             for batch in deletes.to_batches():
                 self._deletes.add(batch)
@@ -166,16 +165,14 @@ class Count:
         self.refused: dict[Place, str] = {}
 
     def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        """See ``Sink``."""
         self.count += len(rows)
 
     def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
-        """See ``Sink``."""
         for index, place in enumerate(places_of(batch, rejected.positions)):
             self.refused[place] = rejected.reason(index)
 
     def deletes(self, deletes: pa.Table) -> None:
-        """See ``Sink``."""
+        """Nothing: nobody commits them here."""
 
 
 @dataclass(frozen=True)
@@ -186,15 +183,13 @@ class Memory:
     refused: list[Rejections] = field(default_factory=list)
 
     def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        """See ``Sink``."""
         self.staged.append(rows)
 
     def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
-        """See ``Sink``."""
         self.refused.append(rejected)
 
     def deletes(self, deletes: pa.Table) -> None:
-        """See ``Sink``."""
+        """Nothing: nobody commits them here."""
 
 
 class _FileBuffer:

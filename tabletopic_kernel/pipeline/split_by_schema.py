@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabletopic_kernel.formats import connect, wire
-from tabletopic_kernel.formats.arrays import Mask, Positions
+from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions, valid
 from tabletopic_kernel.formats.glue_frames import split_glue
 from tabletopic_kernel.formats.json.decoder import has_more
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
@@ -94,7 +94,7 @@ def split(
     if named_headers is None:
         return _split_by_prefix(values, np.arange(len(values), dtype=np.int64))
     rows, texts = named_headers
-    valued = values.is_valid().to_numpy(zero_copy_only=False)[rows]
+    valued = valid(values)[rows]
     rows, texts = rows[valued], texts.filter(pa.array(valued))
     others = np.ones(len(values), dtype=bool)
     others[rows] = False
@@ -119,7 +119,7 @@ def split(
 def unsplit(values: pa.Array) -> tuple[list[Group], list[Rejections]]:
     """The values of a topic whose records name no schema: all non-null ones are one group."""
     positions = np.arange(len(values), dtype=np.int64)
-    present = values.is_valid().to_numpy(zero_copy_only=False)
+    present = valid(values)
     if not len(values) or present.all():
         return [Group(WHOLE_TOPIC, positions, values)] if len(values) else [], []
     without_value, with_value = positions[~present], positions[present]
@@ -200,13 +200,9 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
     count = len(values)
     if count == 0:
         return [], []
-    starts, lengths, data = _layout(values)
-    present = (
-        np.ones(count, dtype=bool)
-        if values.null_count == 0
-        else values.is_valid().to_numpy(zero_copy_only=False)
-    )
-    framed: Mask = present & (lengths >= wire.PREFIX_BYTES)
+    bodies = Bodies(values)  # a null has no bytes there
+    starts, data, present = bodies.offsets[:-1], bodies.data, valid(values)
+    framed: Mask = present & (bodies.lengths >= wire.PREFIX_BYTES)
     if len(data):
         framed &= data[np.where(framed, starts, 0)] == wire.MAGIC
     ids = _ids(data, starts[framed])
@@ -267,16 +263,6 @@ def _runs(codes: np.ndarray) -> Iterator[tuple[Positions, int]]:
     edges = np.flatnonzero(np.diff(codes[order])) + 1
     for chosen in np.split(order, edges):
         yield chosen, int(chosen[0])
-
-
-def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Start, length and bytes of every value, as views of the array's buffers."""
-    wide = pa.types.is_large_binary(values.type)
-    _, offsets_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int64 if wide else np.int32)
-    offsets = offsets[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer else np.empty(0, dtype=np.uint8)
-    return offsets[:-1], np.diff(offsets), data
 
 
 def _ids(data: np.ndarray, starts: np.ndarray) -> np.ndarray:

@@ -12,9 +12,8 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import in_section, reachable
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import sort_error
-from tabletopic_kernel.model.errors import TableTopicError, Verdict
+from tabletopic_kernel.model.errors import CATALOG, TableTopicError, Verdict
 from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.query.sql import MOST_PARTS, Name
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import BROKER, CATALOG, RECORDS, REGISTRY, SUBJECT
 from tabletopic_kernel.model.progress.delay import Delay
+from tabletopic_kernel.model.progress.events import ErrorKind
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 
 # How much attention a state needs. Each tone has a colour, and where there is room a sign.
@@ -69,25 +71,24 @@ STATES: Final[Mapping[str, StateWords]] = {
 }
 
 
-# What an error says about the state that it explains; the first that fits.
-_CAUSES: Final = (
-    (State.WAITING, "has no schema yet; waiting for one", "waiting_for_schema"),
-    (State.WAITING, "the registry", "waiting_for_registry"),
-    (State.WAITING, "the catalog", "waiting_for_catalog"),
-    (State.WAITING, "the broker", "waiting_for_broker"),
-    (State.FAILED, "max_refused_share = 1", "refused_too_much"),
-)
+# By state and the system of its error.
+_CAUSES: Final[Mapping[tuple[str, str], str]] = {
+    (State.WAITING, SUBJECT): "waiting_for_schema",
+    (State.WAITING, REGISTRY): "waiting_for_registry",
+    (State.WAITING, CATALOG): "waiting_for_catalog",
+    (State.WAITING, BROKER): "waiting_for_broker",
+    (State.FAILED, RECORDS): "refused_too_much",
+}
 _NEED: Final[Mapping[Tone, int]] = {"bad": 0, "warn": 1}
 
 
-def standing_of(state: str, delay: str | None = None, error: str | None = None) -> str:
-    """The key of the words to show: a running topic's delay, or the state, or the cause in its error.
+def standing_of(state: str, delay: str | None = None, error: ErrorKind | None = None) -> str:
+    """The key of the words to show: a running topic's delay, or what its error is about, or the state.
 
-    >>> standing_of("waiting", None, "the registry at http://r does not respond")
+    >>> standing_of("waiting", None, ErrorKind(system="the registry"))
     'waiting_for_registry'
     """
-    caused = (key for of, part, key in _CAUSES if state == of and part in (error or ""))
-    return delay or next(caused, state)
+    return delay or _CAUSES.get((state, error.system if error else ""), state)
 
 
 def need_of(standing: str) -> int:

@@ -25,7 +25,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
 )
 from tabletopic_kernel.model.progress.delay import delay_of
-from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
+from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped, ledger_figures
 from tabletopic_kernel.model.progress.open_transaction import OpenTransaction, waits_behind
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -182,7 +182,7 @@ def _newest_progress(
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress, state = reported.progress, reported.progress.state
         if progress.epoch == 0:  # the host does not own the table yet: read the table itself
-            update = {"state": state, "error": progress.error}
+            update = {"state": state, "error": progress.error, "error_kind": progress.error_kind}
             progress = read_table(desired).model_copy(update=update)
         return progress, str(state), reported.host
     progress = read_table(desired)
@@ -228,9 +228,7 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
     ledger = table.ledger
     update = table.figures()
     if ledger is not None:
-        mappings = ("next_offsets", "newest_ms", "refused", "passed_over", "changes", "lost", "outliers")
-        update |= {name: dict(getattr(ledger, name)) for name in (*mappings, "expectation_failures")}
-        update |= {"commits": ledger.commits, "epoch": ledger.epoch, "topic_id": ledger.topic_id}
+        update |= ledger_figures(ledger)
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, desired)
     return bare.model_copy(update=update)
@@ -269,6 +267,7 @@ def _status(
         **{name: getattr(progress, name) for name in _OF_PROGRESS},
         state=state,
         error=progress.error or reason or (NO_HOST_HINT if state == NO_HOST else None),
+        error_kind=progress.error_kind,
         lag_records=lag,
         lag_seconds=lag_seconds,
         end_offsets=ends,

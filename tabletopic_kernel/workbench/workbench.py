@@ -262,7 +262,7 @@ class Workbench(Clients):
         return host
 
     def _tell_of(self, host: Host) -> None:
-        """Have the webhook and the command of ``[notify]`` told what needs a person."""
+        """Send the webhook and the command of ``[notify]`` what needs a person."""
         from tabletopic_kernel.host.metrics.notices import host_ended  # noqa: PLC0415
         from tabletopic_kernel.host.metrics.notifier import Notifier, receivers  # noqa: PLC0415
 

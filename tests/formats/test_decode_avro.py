@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
-from tabletopic_kernel.formats.avro import fast as avro_fast
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
@@ -25,7 +23,6 @@ from tests.formats.avro_cases import (
     DAY_ONE,
     LAST_DAY,
     MS,
-    PREFIX,
     framed,
     plain_rows,
     row_schema,
@@ -108,78 +105,11 @@ def _without_logical_types(schema: Any) -> Any:
     return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
-    """A slice of an array gives the rows of the slice, whatever the offsets' width."""
-    decoder = AvroDecoder(STRING_AND_INT)
-    values = framed(*good(400)).cast(kind)
-    for start, length in ((0, 400), (0, 100), (7, 100), (399, 1), (7, 3), (400, 0)):
-        batch, refused = decoder.decode(values.slice(start, length))
-        assert refused == []
-        assert plain_rows(batch) == expected(400)[start : start + length]
-
-
-@pytest.mark.parametrize("count", [0, 1, avro_fast.FastEngine.min_records, 500])
-def test_any_number_of_records(count: int) -> None:
-    """No record, one, and enough for the fast engine give that many rows of the one schema."""
-    decoder = AvroDecoder(STRING_AND_INT)
-    batch, refused = decoder.decode(framed(*good(count)))
-    assert refused == []
-    assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
-    assert plain_rows(batch) == expected(count)
-
-
 def test_no_records_of_nested_uuids() -> None:
     """An empty batch can be made of types that pyarrow itself makes no empty table of."""
     uuids = {"type": "array", "items": {"type": "string", "logicalType": "uuid"}}
     batch, refused = AvroDecoder(row_schema(uuids)).decode(framed())
     assert (batch.num_rows, refused) == (0, [])
-
-
-@pytest.mark.parametrize("bad", [[0], [250], [499], [3, 4, 5], list(range(0, 500, 7)), list(range(500))])
-def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int]) -> None:
-    """Refused records come back by their index, all others as rows in their order."""
-    decoder = AvroDecoder(STRING_AND_INT)
-    bodies = good(500)
-    for i in bad:
-        bodies[i] += b"!"
-    batch, refused = decoder.decode(framed(*bodies))
-    assert [r.index for r in refused] == bad
-    assert {r.reason for r in refused} == {"avro_trailing_bytes"}
-    assert plain_rows(batch) == [row for i, row in enumerate(expected(500)) if i not in set(bad)]
-
-
-def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves() -> None:
-    """Where every record is bad, and none by its length, few groups are tried, however many there are."""
-    decoder = AvroDecoder(STRING_AND_INT)
-    assert decoder.fast is not None
-    tried: list[int] = []
-    rows = decoder.fast.rows
-
-    def counting(bodies: Bodies) -> driver.FastRows:
-        tried.append(len(bodies))
-        return rows(bodies)
-
-    decoder.fast.rows = counting  # type: ignore[method-assign]
-    _, refused = decoder.decode(framed(*(zigzag(1) + b"\xff" + zigzag(at) for at in range(6000))))
-    assert len(refused) == 6000
-    assert len(tried) == 6000 // driver.RECORDS_PER_REFUSED_GROUP
-
-
-def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More bytes than one Arrow offset can count are read in several groups."""
-    monkeypatch.setattr(driver, "MAX_GROUP_BYTES", 1500)
-    batch, refused = AvroDecoder(STRING_AND_INT).decode(framed(*good(400)))
-    assert refused == []
-    assert plain_rows(batch) == expected(400)
-
-
-def test_a_value_shorter_than_its_prefix_is_refused() -> None:
-    """A value that has no room for a prefix is one bad record, not a shift of the others."""
-    decoder = AvroDecoder(row_schema("null"))
-    values = pa.array([PREFIX] * 60 + [b"\0\0"] + [PREFIX] * 60, pa.binary())
-    batch, refused = decoder.decode(values)
-    assert (batch.num_rows, [r.index for r in refused]) == (120, [60])
 
 
 def test_fields_named_like_the_proof() -> None:

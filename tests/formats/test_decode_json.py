@@ -11,11 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
-from tabletopic_kernel.formats.json.fast import FastEngine
 from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
@@ -77,51 +75,6 @@ def _number(text: str) -> Any:
     return int(exact) if abs(exact) < 10**40 and exact == exact.to_integral_value() else float(text)
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
-    """A slice of an array gives the rows of the slice, whatever the offsets' width."""
-    decoder = JsonSchemaDecoder(STRING_AND_INT)
-    values = framed(*good(400)).cast(kind)
-    for start, length in ((0, 400), (0, 100), (7, 100), (399, 1), (7, 3), (400, 0)):
-        batch, refused = decoder.decode(values.slice(start, length))
-        assert refused == []
-        assert plain_rows(batch) == expected(400)[start : start + length]
-
-
-@pytest.mark.parametrize("count", [0, 1, FastEngine.min_records, FastEngine.max_records * 2 + 1])
-def test_any_number_of_records(count: int) -> None:
-    """No record, one, enough for the fast engine, and several groups give that many rows."""
-    decoder = JsonSchemaDecoder(STRING_AND_INT)
-    batch, refused = decoder.decode(framed(*good(count)))
-    assert refused == []
-    assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
-    assert plain_rows(batch) == expected(count)
-
-
-BAD = {
-    "json_syntax": '{"s": "x", "n": ',
-    "json_type": '{"s": "x", "n": "1"}',
-    "json_out_of_range": '{"s": "x", "n": 1.5}',
-    "json_missing": '{"n": 1}',
-    "json_unknown_field": '{"s": "x", "more": 1}',
-    "json_duplicate_key": '{"s": "x", "n": 1, "s": "x"}',
-}
-
-
-@pytest.mark.parametrize("reason", BAD)
-@pytest.mark.parametrize("bad", [[0], [250], [499], [3, 4, 5], list(range(0, 500, 7)), list(range(500))])
-def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int], reason: str) -> None:
-    """Refused records come back by their index, all others as rows in their order."""
-    decoder = JsonSchemaDecoder(STRING_AND_INT)
-    texts = good(500)
-    for i in bad:
-        texts[i] = BAD[reason]
-    batch, refused = decoder.decode(framed(*texts))
-    assert [r.index for r in refused] == bad
-    assert {r.reason for r in refused} == {reason}
-    assert plain_rows(batch) == [row for i, row in enumerate(expected(500)) if i not in set(bad)]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -136,14 +89,6 @@ def test_the_place_of_an_error_is_told_in_words(text: str, message: str) -> None
     """The message is a sentence, and names what nobody sees in the value."""
     _, (refused,) = JsonSchemaDecoder(STRING_AND_INT).decode(framed(text))
     assert refused.message == message
-
-
-def test_a_value_shorter_than_its_prefix_is_refused() -> None:
-    """A value that has no room for a prefix is one bad record, not a shift of the others."""
-    decoder = JsonSchemaDecoder(STRING_AND_INT)
-    values = pa.concat_arrays([framed(*good(60)), pa.array([b"\0\0"], pa.binary()), framed(*good(60))])
-    batch, refused = decoder.decode(values)
-    assert (batch.num_rows, [r.index for r in refused]) == (120, [60])
 
 
 @pytest.mark.parametrize(
@@ -443,26 +388,6 @@ def test_a_missing_reference_says_so() -> None:
     """A schema that nothing defines is an error that names it."""
     with pytest.raises(JsonSchemaError, match=r"'other\.json' refers to no schema"):
         JsonSchemaDecoder(object_schema(p={"$ref": "other.json"}))
-
-
-def test_the_fast_engine_is_not_asked_for_ever() -> None:
-    """Where every record is bad, few groups are tried, however many records there are."""
-    decoder = JsonSchemaDecoder(STRING_AND_INT)
-    fast = decoder.fast
-    assert fast is not None
-    tried: list[int] = []
-    rows = fast.rows
-
-    def counting(bodies: Bodies) -> FastRows:
-        tried.append(len(bodies))
-        return rows(bodies)
-
-    fast.rows = counting  # type: ignore[method-assign]
-    for text in ('{"s": 1}', '{"s": "a", "n": 1.5}', '{"s": "a"', '{"s": "a", "x": 1}'):
-        tried.clear()
-        _, refused = decoder.decode(framed(*[text] * 6000))
-        assert len(refused) == 6000
-        assert len(tried) <= 6000 // driver.RECORDS_PER_REFUSED_GROUP
 
 
 def test_the_exact_engine_raises_refusals_only() -> None:

@@ -10,24 +10,13 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.decoder import BareDecoder
-from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import plain_rows
 from tests.formats.damage import SCALE
-from tests.formats.protobuf_cases import (
-    VARINT,
-    encoded,
-    framed,
-    moment,
-    records,
-    tag,
-    text,
-    varint,
-)
+from tests.formats.protobuf_cases import VARINT, encoded, framed, moment, records, tag, text, varint
 
 CALM = settings(max_examples=100 * SCALE)
 
@@ -98,61 +87,6 @@ def expected(count: int) -> list[dict[str, Any]]:
 def click() -> ProtobufDecoder:
     """The decoder of ``Click``."""
     return ProtobufDecoder(CLICK)
-
-
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_slices_are_read_from_their_offset(click: ProtobufDecoder, kind: pa.DataType) -> None:
-    """A slice of an array gives the rows of the slice, whatever the offsets' width."""
-    values = framed(*good(400)).cast(kind)
-    for start, length in ((0, 400), (0, 100), (7, 100), (399, 1), (7, 3), (400, 0)):
-        batch, refused = click.decode(values.slice(start, length))
-        assert refused == []
-        assert plain_rows(batch) == expected(400)[start : start + length]
-
-
-@pytest.mark.parametrize("count", [0, 1, protobuf_fast.FastEngine.min_records, 500])
-def test_any_number_of_records(click: ProtobufDecoder, count: int) -> None:
-    """No record, one, and enough for the fast engine give that many rows of the one schema."""
-    batch, refused = click.decode(framed(*good(count)))
-    assert refused == []
-    assert batch.schema.equals(click.arrow_schema, check_metadata=True)
-    assert plain_rows(batch) == expected(count)
-
-
-DAMAGES = {
-    "protobuf_truncated": b"\x0a\x05ab",
-    "protobuf_wire_type": text(2, "1"),
-    "protobuf_utf8": text(1, b"\xff"),
-    "protobuf_out_of_range": text(4, moment(2**40, 0)),
-    "protobuf_sub_micros": text(4, moment(0, 1)),
-    "protobuf_varint": tag(2, VARINT) + b"\xff" * 11,
-    "protobuf_tag": b"\x07",
-}
-
-
-@pytest.mark.parametrize("reason", DAMAGES)
-@pytest.mark.parametrize("bad", [[0], [250], [499], [3, 4, 5], list(range(0, 500, 7)), list(range(500))])
-def test_bad_records_are_named_and_their_neighbours_stay(
-    click: ProtobufDecoder, bad: list[int], reason: str
-) -> None:
-    """Refused records come back by their index, all others as rows in their order."""
-    bodies = good(500)
-    for i in bad:
-        bodies[i] += DAMAGES[reason]
-    batch, refused = click.decode(framed(*bodies))
-    assert [r.index for r in refused] == bad
-    assert {r.reason for r in refused} == {reason}
-    assert plain_rows(batch) == [row for i, row in enumerate(expected(500)) if i not in set(bad)]
-
-
-def test_a_group_beyond_32_bit_offsets_is_split(
-    click: ProtobufDecoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More bytes than one Arrow offset can count are read in several groups."""
-    monkeypatch.setattr(driver, "MAX_GROUP_BYTES", 1500)
-    batch, refused = click.decode(framed(*good(400)))
-    assert refused == []
-    assert plain_rows(batch) == expected(400)
 
 
 def test_records_of_other_messages_are_refused(click: ProtobufDecoder) -> None:

@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
-from tabletopic_kernel.pipeline.worker.refused import (
-    MIN_IF_ALL,
-    MIN_RECORDS,
-    RefusedShare,
-    explain_no_table,
-)
+from tabletopic_kernel.pipeline.worker.refused import MIN_IF_ALL, MIN_RECORDS, RefusedShare, explain_no_table
 
 BATCHES = st.lists(
     st.integers(1, 600).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1

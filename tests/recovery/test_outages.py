@@ -23,12 +23,7 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress.events import Failed
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.recovery.checks import (
-    check_exact,
-    newest_ledger,
-    wait_for_commits,
-    wait_until_lag_is_0,
-)
+from tests.recovery.checks import check_exact, newest_ledger, wait_for_commits, wait_until_lag_is_0
 from tests.recovery.checks import load as load_table
 from tests.recovery.hosts import HostProcess, Hosts
 from tests.recovery.stream import V1, V3, Stream, value_of

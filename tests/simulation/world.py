@@ -28,14 +28,7 @@ from tabletopic_kernel.table.compaction import plan as table_compaction
 from tests.simulation import foreign, keyed, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
-from tests.simulation.kafka import (
-    _FIRST_MS,
-    ACCEPTED,
-    LEARNED,
-    ModelRegistry,
-    Refilled,
-    Topic,
-)
+from tests.simulation.kafka import _FIRST_MS, ACCEPTED, LEARNED, ModelRegistry, Refilled, Topic
 from tests.simulation.lake import LETTERS, MAIN, Lake
 from tests.simulation.one_thread import pyiceberg_in_one_thread
 from tests.simulation.process import Process

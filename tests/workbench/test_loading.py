@@ -10,11 +10,7 @@ import pytest
 
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import (
-    DEFAULT,
-    describe,
-    load_settings,
-)
+from tabletopic_kernel.workbench.config import DEFAULT, describe, load_settings
 from tabletopic_kernel.workbench.config.sources import PROGRAM_VARIABLES
 from tests.workbench.complaints import complaint
 

@@ -23,9 +23,9 @@ from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.catalogs import own
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.rest import PatientRestCatalog
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
 from tabletopic_kernel.model.errors import (
+    CATALOG,
     ActionNeededError,
     RetryableError,
     SettingsError,

@@ -17,7 +17,7 @@ from tabletopic_kernel.clients.kafka.descriptions import describe, describe_all
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer, make_producer
 from tabletopic_kernel.clients.kafka.offsets import ends_now, list_offsets
 from tabletopic_kernel.clients.kafka.reader import KafkaRecord, read_records
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import BROKER, ActionNeededError, RetryableError
 from tabletopic_kernel.model.topic_names import check_topic_name
 
 __all__ = ["Broker", "TopicEnds", "TopicFacts", "assigned", "make_consumer", "make_producer"]
@@ -170,7 +170,9 @@ class Broker(Connection):
         deadline = time.monotonic() + TIMEOUT_S
         while topic not in self.end_offsets([topic]):  # the response comes before all brokers know it
             if time.monotonic() > deadline:
-                raise RetryableError(f"the broker at {self.address} created {topic} but does not list it")
+                raise RetryableError(
+                    f"the broker at {self.address} created {topic} but does not list it", system=BROKER
+                )
             time.sleep(0.1)
 
     def topic_config(self, topic: str) -> dict[str, str]:

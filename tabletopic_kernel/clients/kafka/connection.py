@@ -17,7 +17,7 @@ from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, 
 from tabletopic_kernel.clients.kafka.idle_clients import IDLE_CLIENTS
 from tabletopic_kernel.clients.kafka.librdkafka import make_admin
 from tabletopic_kernel.clients.login_gate import LoginGate
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import BROKER, ActionNeededError, RetryableError
 
 TIMEOUT_S = 10.0
 RECONNECT_S = 2.0
@@ -133,7 +133,9 @@ class Connection:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
         message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         if problem.code() > 0:  # the broker's own; librdkafka's are negative
-            return RetryableError(f"the broker at {self.address} does not respond ({message}); see its log")
+            return RetryableError(
+                f"the broker at {self.address} does not respond ({message}); see its log", system=BROKER
+            )
         return self._explain(message)
 
     def _explain(self, request: str) -> RetryableError:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError
 
 from tabletopic_kernel.clients.outside_errors.names import without_names
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import BROKER, LoginRefusedError, RetryableError
 
 # "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker's name.
 _SUFFIX = re.compile(r"(?<!\s)\s*\(after \d+ms in state [^()]*(\(s\)[^()]*)?\)\s*$")
@@ -94,16 +94,18 @@ def explain_silence(properties: Mapping[str, str], errors: ConnectionErrors, req
     if (refused := errors.refused()) is not None:
         kind, reason = refused
         lead = _LEADS[kind].format(address=address)
-        return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
+        return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}", system=BROKER)
     unsecured = not properties.get("security.protocol") and not errors.has_answered
     if unsecured and any(map(_talks, _addresses(properties))):
         return RetryableError(
             f"the broker at {address} accepts connections but does not respond ({request}); does it require "
-            "TLS or a login? [kafka] security.protocol is not set"
+            "TLS or a login? [kafka] security.protocol is not set",
+            system=BROKER,
         )
     return RetryableError(
         f"the broker at {address} does not respond ({request}); "
-        "is it running, and is [kafka] bootstrap.servers right?"
+        "is it running, and is [kafka] bootstrap.servers right?",
+        system=BROKER,
     )
 
 

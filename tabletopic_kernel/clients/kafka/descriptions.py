@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicCollection
 
 from tabletopic_kernel.clients.kafka.connection import TIMEOUT_S, Connection
 from tabletopic_kernel.clients.kafka.offsets import UNKNOWN_TOPIC
-from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError
+from tabletopic_kernel.model.errors import BROKER, RetryableError, UnknownTopicError
 from tabletopic_kernel.model.topic_names import check_topic_name
 
 # Brokers do not know a new topic for a moment, and a starting broker knows none.
@@ -48,7 +48,8 @@ def describe_all(connection: Connection, topics: list[str]) -> dict[str, Any]:
             if time.monotonic() > deadline:
                 names = ", ".join(pending)
                 raise RetryableError(
-                    f"the broker at {connection.address} lists {names}, but does not describe it; try again"
+                    f"the broker at {connection.address} lists {names}, but does not describe it; try again",
+                    system=BROKER,
                 )
             time.sleep(0.1)
     return described

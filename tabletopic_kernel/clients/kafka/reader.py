@@ -14,7 +14,7 @@ from tabletopic_kernel.clients.kafka.connection import TIMEOUT_S
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer
 from tabletopic_kernel.clients.kafka.offsets import NO_LEADER
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import BROKER, RetryableError
 
 _BATCH = 1_000
 _POLL_S = 0.1
@@ -96,7 +96,7 @@ class Reader:
                 before, quiet_since = now, time.monotonic()
             elif time.monotonic() - quiet_since > TIMEOUT_S:
                 raise RetryableError(
-                    f"the broker did not deliver {topic} within {TIMEOUT_S:.0f} s; try again"
+                    f"the broker did not deliver {topic} within {TIMEOUT_S:.0f} s; try again", system=BROKER
                 )
 
     def follow(

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from tabletopic_kernel.model.errors import Verdict
+from tabletopic_kernel.model.errors import CATALOG, Verdict
 
-CATALOG: Final = "the catalog"
 STORAGE: Final = "the storage"
 
 

@@ -11,17 +11,9 @@ from typing import Any, Final
 from pyiceberg.exceptions import RESTError
 
 from tabletopic_kernel.clients.outside_errors.names import without_names
-from tabletopic_kernel.clients.outside_errors.rules import (
-    AWS_CODES,
-    CATALOG,
-    CODES,
-    PACKAGES,
-    STORAGE,
-    TEXTS,
-    Rule,
-)
+from tabletopic_kernel.clients.outside_errors.rules import AWS_CODES, CODES, PACKAGES, STORAGE, TEXTS, Rule
 from tabletopic_kernel.clients.proxies import proxy_hint
-from tabletopic_kernel.model.errors import Trouble, Verdict
+from tabletopic_kernel.model.errors import CATALOG, Trouble, Verdict
 from tabletopic_kernel.model.redact import redact
 
 _MOST: Final = 300  # characters of another program's message

@@ -11,7 +11,13 @@ from typing import Final
 
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError, TableTopicError
+from tabletopic_kernel.model.errors import (
+    REGISTRY,
+    LoginRefusedError,
+    RetryableError,
+    SettingsError,
+    TableTopicError,
+)
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 # Confluent's client requires it for a static token, and sends it as a header, which other registries ignore.
@@ -77,12 +83,14 @@ def explain_refusal(
     """The error of a registry that denies ``what``."""
     if error.http_status_code == HTTPStatus.UNAUTHORIZED:
         return LoginRefusedError(
-            f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}"
+            f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}",
+            system=REGISTRY,
         )
     forbidden = error.http_status_code == HTTPStatus.FORBIDDEN
     rights = ", and may its user read subjects and schemas" if forbidden else ""
     return RetryableError(
-        f"the registry at {url} refused to return {what}: {error}; is [registry] url right{rights}?"
+        f"the registry at {url} refused to return {what}: {error}; is [registry] url right{rights}?",
+        system=REGISTRY,
     )
 
 
@@ -98,10 +106,11 @@ def explain_failure(url: str, what: str, error: Exception) -> RetryableError | S
     if isinstance(error, AttributeError | LookupError | TypeError | ValueError) or kind == "DecodingError":
         return invalid(url, what, _response_in(error))
     if (remedy := _tls_remedy(error)) is not None:
-        return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")
+        return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}", system=REGISTRY)
     return RetryableError(
         f"the registry at {url} does not respond ({kind}: {error}); "
-        "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
+        "is it running (`tabletopic up` starts a local one), and is [registry] url right?",
+        system=REGISTRY,
     )
 
 
@@ -109,7 +118,8 @@ def invalid(url: str, what: str, response: str) -> RetryableError:
     """The error of an invalid response to a request for ``what``."""
     return RetryableError(
         f"the registry at {url} returned an invalid response for {what}: {response}; is [registry] url that "
-        "of a schema registry?"
+        "of a schema registry?",
+        system=REGISTRY,
     )
 
 

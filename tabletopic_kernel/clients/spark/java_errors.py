@@ -8,7 +8,7 @@ from typing import Final
 
 from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, TableTopicError, Trouble
+from tabletopic_kernel.model.errors import BROKER, LoginRefusedError, RetryableError, TableTopicError, Trouble
 from tabletopic_kernel.model.redact import redact
 
 _MOST: Final = 500  # characters of a reason
@@ -62,12 +62,15 @@ def error_of_trouble(what: str, error: Exception) -> RetryableError:
     if isinstance(error, TableTopicError) and isinstance(error.args[0], Trouble):  # with its own remedy
         return RetryableError(error.behind(f"{what}, retrying: "))
     if isinstance(error, LoginRefusedError):
-        return LoginRefusedError(error.behind(f"{what}, retrying: "))
+        return LoginRefusedError(error.behind(f"{what}, retrying: "), system=error.trouble.system)
     reason = reason_of(error)
     words_of_reason = without_names(reason)
     advice = next((text for words, text in _ADVICE if words.search(words_of_reason)), _NO_ADVICE)
     kind = LoginRefusedError if _LOGIN.search(words_of_reason) else RetryableError
-    return kind(f"{what}, retrying: {reason.rstrip('.')}. What to do: {advice}")
+    system = error.trouble.system if isinstance(error, TableTopicError) else ""
+    if kind is LoginRefusedError or "[kafka]" in advice:
+        system = system or BROKER
+    return kind(f"{what}, retrying: {reason.rstrip('.')}. What to do: {advice}", system=system)
 
 
 def text_of(error: BaseException) -> str:

@@ -31,13 +31,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
 from tabletopic_kernel.clients.proxies import child_environment
 from tabletopic_kernel.clients.spark.callbacks import accept_calls
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
-from tabletopic_kernel.clients.spark.launch import (
-    environment,
-    java_escaped,
-    java_option,
-    launch,
-    not_started,
-)
+from tabletopic_kernel.clients.spark.launch import environment, java_escaped, java_option, launch, not_started
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import SECRET_NAME
 from tabletopic_kernel.model.settings.cluster import SparkSettings, connect_url, no_connect

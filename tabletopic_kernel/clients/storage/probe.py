@@ -31,9 +31,9 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, w
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import files_at, staged_table
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG, NO_KEYS_LENT, STORAGE
+from tabletopic_kernel.clients.outside_errors.rules import NO_KEYS_LENT, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Trouble, Verdict
+from tabletopic_kernel.model.errors import CATALOG, ActionNeededError, RetryableError, Trouble, Verdict
 from tabletopic_kernel.model.redact import is_secret
 
 T = TypeVar("T")

@@ -163,10 +163,10 @@ class ChangeDataDemo:
         if not self._screen.is_due():
             return
         now, counts = self._compared(), self._shop_open.counts
-        told = f"{len(now.different):,} differ" if now.different else "equal"
+        difference = f"{len(now.different):,} differ" if now.different else "equal"
         done = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
         self._screen.progress(
-            f"{len(now.database):,} orders, {len(now.table):,} in the table, {told} · {done}"
+            f"{len(now.database):,} orders, {len(now.table):,} in the table, {difference} · {done}"
         )
 
     def _compared(self) -> Comparison:

@@ -108,7 +108,7 @@ class View:
     def standing(self, name: str) -> str:
         """Why the topic is late, or else its state: the displayed word."""
         progress = self.topic(name).progress
-        return standing_of(self.state(name), self.delay(name), progress.error if progress else None)
+        return standing_of(self.state(name), self.delay(name), progress.error_kind if progress else None)
 
     def live_host(self, name: str) -> str | None:
         """The host that runs a topic now."""

@@ -29,12 +29,7 @@ from datafusion import DataFrame, SessionConfig, SessionContext
 
 from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies, Mask
-from tabletopic_kernel.formats.avro.fast_schema import (
-    Planner,
-    fields_of,
-    smallest,
-    with_metadata,
-)
+from tabletopic_kernel.formats.avro.fast_schema import Planner, fields_of, smallest, with_metadata
 from tabletopic_kernel.formats.avro.prefilter import Prefilter
 from tabletopic_kernel.formats.avro.schema import AvroSchema
 from tabletopic_kernel.formats.avro.types import columns_of

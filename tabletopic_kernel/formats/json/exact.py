@@ -15,16 +15,7 @@ import pyarrow as pa
 
 from tabletopic_kernel.formats.arrays import BatchMaker
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse, shortened
-from tabletopic_kernel.formats.json.types import (
-    REST,
-    JsonType,
-    ListOf,
-    MapOf,
-    Scalar,
-    Struct,
-    Text,
-    has_rest,
-)
+from tabletopic_kernel.formats.json.types import REST, JsonType, ListOf, MapOf, Scalar, Struct, Text, has_rest
 from tabletopic_kernel.formats.json.values import Read, Rules, mismatch, scalar_reader
 from tabletopic_kernel.formats.rejection import Refusal
 from tabletopic_kernel.model.columns.evolution import VALUE

@@ -25,12 +25,7 @@ import pyarrow.json as pj
 from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies, without_nulls
 from tabletopic_kernel.formats.driver import FastRows
-from tabletopic_kernel.formats.json.columns import (
-    Columns,
-    native_type,
-    readable,
-    with_integers,
-)
+from tabletopic_kernel.formats.json.columns import Columns, native_type, readable, with_integers
 from tabletopic_kernel.formats.json.records import Joined, join
 from tabletopic_kernel.formats.json.types import Scalar, Struct, walk
 from tabletopic_kernel.formats.json.values import Rules

@@ -28,22 +28,11 @@ from tabletopic_kernel.model.errors import MissingFilesError, RetryableError, Ta
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.way_back import missing_files
-from tabletopic_kernel.table.expiry import (
-    Retention,
-    only_reached_by,
-    reaches_back_to,
-    to_expire,
-)
+from tabletopic_kernel.table.expiry import Retention, only_reached_by, reaches_back_to, to_expire
 from tabletopic_kernel.table.files.orphans import orphan_candidates
 from tabletopic_kernel.table.files.own import UnreachableFiles
 from tabletopic_kernel.table.health import idle_because
-from tabletopic_kernel.table.sweep import (
-    Removed,
-    load_same,
-    remove_expired,
-    remove_orphans,
-    sweep_finished,
-)
+from tabletopic_kernel.table.sweep import Removed, load_same, remove_expired, remove_orphans, sweep_finished
 
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership

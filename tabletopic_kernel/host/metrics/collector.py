@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Histogram, Metric
 
-from tabletopic_kernel.host.metrics.declared import (
-    BUCKETS_S,
-    BY_NAME,
-    METRICS,
-    SHOWN_STATES,
-    STATES,
-    Failure,
-)
+from tabletopic_kernel.host.metrics.declared import BUCKETS_S, BY_NAME, METRICS, SHOWN_STATES, STATES, Failure
 from tabletopic_kernel.host.metrics.lags import Lags, whole
 from tabletopic_kernel.host.metrics.questions import Question
 from tabletopic_kernel.model.progress import events

@@ -1,4 +1,4 @@
-"""Tells a webhook and a command what needs a person, from a thread of its own: no commit waits for them."""
+"""Sends a webhook and a command what needs a person, from a thread of its own: no commit waits for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Notifier:
         self._behind = Behind()
         self._changed = threading.Condition()  # guards the following fields
         self._waiting: deque[Notice] = deque()
-        self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._sent_at: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._left_out = 0
         self._is_idle = True
         self._closing = False
@@ -61,16 +61,16 @@ class Notifier:
             self.take(notice)
 
     def take(self, notice: Notice) -> None:
-        """Send it soon, unless its cause was told lately."""
+        """Send it soon, unless a notice of its cause was sent lately."""
         now = time.monotonic()
         with self._changed:
-            last = self._told.get(notice.cause)
+            last = self._sent_at.get(notice.cause)
             if last is not None and now - last < self._settings.repeat_ms / 1000:
                 return
-            self._told[notice.cause] = now
-            self._told.move_to_end(notice.cause)
-            if len(self._told) > _MOST_CAUSES:
-                self._told.popitem(last=False)
+            self._sent_at[notice.cause] = now
+            self._sent_at.move_to_end(notice.cause)
+            if len(self._sent_at) > _MOST_CAUSES:
+                self._sent_at.popitem(last=False)
             if len(self._waiting) >= _MOST_WAITING:
                 self._left_out += 1
                 return
@@ -102,13 +102,13 @@ class Notifier:
                 self._left_out = 0
             try:
                 self._send(message_of(notices, left_out))
-            except Exception:  # without this thread nobody would be told anything again
+            except Exception:  # without this thread no notice would be sent again
                 _LOG.exception("notify")
 
     def _send(self, message: dict[str, Any]) -> None:
-        for name, tell in receivers(self._settings).items():
+        for name, send in receivers(self._settings).items():
             for attempt in range(_ATTEMPTS):
-                outcome = tell(message)
+                outcome = send(message)
                 if outcome is None:
                     break
                 _LOG.warning("notify: %s: %s", name, outcome)
@@ -131,7 +131,7 @@ def _masked(notice: Notice) -> dict[str, Any]:
 
 
 def receivers(settings: NotifySettings) -> dict[str, Any]:
-    """Who is told, by a name without secrets: a function each that returns why it failed, or None."""
+    """The receivers, by a name without secrets: a function each that returns why it failed, or None."""
     limit_s, known = settings.timeout_ms / 1000, dict[str, Any]()
     if url := settings.webhook_url:
         parts = urlsplit(url)

@@ -14,10 +14,7 @@ from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, 
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.model.progress.event_json import event_json, event_of_json, is_heartbeat
-from tabletopic_kernel.model.progress.events import (
-    ControlEvent,
-    is_outcome,
-)
+from tabletopic_kernel.model.progress.events import ControlEvent, is_outcome
 from tabletopic_kernel.model.settings.desired import Request
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 

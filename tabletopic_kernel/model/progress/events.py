@@ -5,12 +5,15 @@ They inform people, dashboards and audits; nothing correct depends on them (I6).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.ledger import Outliers
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.ledger import Ledger, Outliers
 from tabletopic_kernel.model.settings.desired import Request
 
 
@@ -26,6 +29,20 @@ class SchemaVersion(_Model):
     version: int
 
 
+class ErrorKind(_Model):
+    """What an error is about (a system of ``model.errors``), the section of its settings, and who acts."""
+
+    system: str = ""
+    section: str = ""
+    verdict: str = ""  # one of ``errors.Verdict``, unless the host is newer
+
+    @classmethod
+    def of(cls, error: TableTopicError) -> ErrorKind:
+        """The kind of an error."""
+        trouble = error.trouble
+        return cls(system=trouble.system, section=trouble.section, verdict=trouble.verdict)
+
+
 class Progress(_Model):
     """The progress of a table topic, as its host sees it. Times in ms since 1970, offsets next to read."""
 
@@ -33,6 +50,7 @@ class Progress(_Model):
     table: str
     state: State = State.STOPPED
     error: str | None = None
+    error_kind: ErrorKind | None = None  # None: the error stops nothing, or the host is older
     epoch: int = 0
     topic_id: str | None = None  # the topic that the offsets are of; None while unknown
     next_offsets: dict[int, int] = Field(default_factory=dict)
@@ -57,6 +75,15 @@ class Progress(_Model):
     changes: dict[str, int] = Field(default_factory=dict)  # of rows kept by key: insert, update, delete
     lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets of records deleted unread
     outliers: dict[int, Outliers] = Field(default_factory=dict)
+
+
+_OF_LEDGER = tuple(Progress.model_fields.keys() & {each.name for each in fields(Ledger)} - {"topic"})
+
+
+def ledger_figures(ledger: Ledger) -> dict[str, object]:
+    """What the progress record says about a ledger."""
+    values = {name: getattr(ledger, name) for name in _OF_LEDGER}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 class _Event(_Model):

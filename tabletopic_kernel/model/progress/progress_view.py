@@ -72,7 +72,8 @@ class TopicRecord:
             report = self.reported or self.owned
             return report.progress if report else None
         now = self.reported.progress
-        return self.owned.progress.model_copy(update={"state": now.state, "error": now.error})
+        update = {"state": now.state, "error": now.error, "error_kind": now.error_kind}
+        return self.owned.progress.model_copy(update=update)
 
     @property
     def lag_by_partition(self) -> dict[int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import BROKER, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +53,9 @@ class Wait:
         self.heard_s = now_s if self.heard_s is None else self.heard_s
         if now_s - self.heard_s < _SILENCE_S:
             return False
-        self.error = error or RetryableError(f"the broker does not say where {self.topic} ends, retrying")
+        self.error = error or RetryableError(
+            f"the broker does not say where {self.topic} ends, retrying", system=BROKER
+        )
         return True
 
     def look_after(self, now_s: float) -> None:

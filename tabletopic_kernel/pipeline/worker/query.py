@@ -16,11 +16,7 @@ from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.clients.spark.session import new_checkpoint
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.redact import trace_of
-from tabletopic_kernel.pipeline.source import (
-    SourceSpec,
-    batch_end_offsets,
-    reader_options,
-)
+from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, reader_options
 
 # How long a starting query holds up others, whatever it does; a broker that is down must not block all.
 _START_S, _START_LOOK_S = 15.0, 0.1

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from typing import Final
 
-from tabletopic_kernel.model.errors import BadRecordError, RetryableError
+from tabletopic_kernel.model.errors import RECORDS, BadRecordError, RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 
@@ -110,7 +110,7 @@ class Checks:
     def before_staging(self, result: StageResult, plan: StagePlan) -> None:
         """Check a batch that could be committed."""
         if result.all_fail_alike and self._settings.max_refused_share < 1:
-            raise BadRecordError(explain_alike(self._topic, result))
+            raise BadRecordError(explain_alike(self._topic, result), system=RECORDS)
         if result.refused_count and self._settings.errors == "stop":
             raise BadRecordError(explain_refused(self._topic, result))
         self._check_share(self._share, result)
@@ -142,5 +142,6 @@ class Checks:
         raise BadRecordError(
             f"{share}, so a setting is probably wrong; the batch was not staged. "
             f"{explain_refused(self._topic, result)}. "
-            "Correct the setting, or accept it with max_refused_share = 1"
+            "Correct the setting, or accept it with max_refused_share = 1",
+            system=RECORDS,
         )

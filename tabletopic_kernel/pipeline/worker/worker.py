@@ -21,13 +21,7 @@ from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE, ScatteredError
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
-from tabletopic_kernel.pipeline.source import (
-    MIN_RECORDS,
-    KafkaRanges,
-    Limits,
-    SourceSpec,
-    next_offsets,
-)
+from tabletopic_kernel.pipeline.source import MIN_RECORDS, KafkaRanges, Limits, SourceSpec, next_offsets
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, batch_of_result

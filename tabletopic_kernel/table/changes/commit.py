@@ -31,12 +31,13 @@ from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import (
     write,
 )
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction, location_provider
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
+from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.model import errors
 from tabletopic_kernel.model.columns.table_columns import missing_columns
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
+from tabletopic_kernel.model.errors import CATALOG
 from tabletopic_kernel.model.ledger import KEPT_PROPERTY, SEQUENCE, TAG, Ledger
 from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach

@@ -29,10 +29,15 @@ from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import (
     same_sort_orders,
 )
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import is_identifier, send
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
-from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import (
+    CATALOG,
+    ActionNeededError,
+    HeadMovedError,
+    RetryableError,
+    TableTopicError,
+)
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.table.changes.ledger_history import LedgerTable

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import SUBJECT, ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, StagePlan
@@ -181,7 +181,8 @@ class SchemaKeeper:
         if latest is None:
             if self._whole is None:
                 raise RetryableError(
-                    f"{self._topic}: the subject {self._side.subject} has no schema yet; waiting for one"
+                    f"{self._topic}: the subject {self._side.subject} has no schema yet; waiting for one",
+                    system=SUBJECT,
                 )
             return
         self._values.checked(latest)

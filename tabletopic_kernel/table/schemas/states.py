@@ -237,7 +237,8 @@ class NamedSchemas:
             if self.find(registered.id).text != registered.text:
                 raise errors.RetryableError(
                     f"the registry gave two different schemas for {registered.id}; are there two behind "
-                    "[registry] url?"
+                    "[registry] url?",
+                    system=errors.REGISTRY,
                 ) from error
             self._refuse(registered.id, REASONS.get(type(error), BAD_SCHEMA), str(error))
         else:

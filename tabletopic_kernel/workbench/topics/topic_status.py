@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import InitVar, asdict, dataclass, field
 from typing import Any
 
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.delay import Delay
+from tabletopic_kernel.model.progress.events import ErrorKind
 from tabletopic_kernel.model.progress.open_transaction import OpenTransaction
 from tabletopic_kernel.render.states import standing_of
 
@@ -65,8 +66,10 @@ class TopicStatus:
     waiting_records: int = 0
     open_transactions: list[OpenTransaction] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        standing = standing_of(self.state, self.delay, self.error)
+    error_kind: InitVar[ErrorKind | None] = None
+
+    def __post_init__(self, error_kind: ErrorKind | None) -> None:
+        standing = standing_of(self.state, self.delay, error_kind)
         lag, rate = self.lag_records, self.rows_per_second
         object.__setattr__(self, "standing", standing)
         object.__setattr__(self, "caught_up_s", round(lag / rate) if self.delay and lag and rate else None)

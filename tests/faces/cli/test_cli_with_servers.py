@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
@@ -73,37 +72,6 @@ def test_info_opens_the_catalog(tabletopic: Tabletopic, stack: StackInfo) -> Non
     assert isinstance(told["hosts"], list)
 
 
-def test_enable_without_a_topic(tabletopic: Tabletopic, catalog: Catalog) -> None:
-    """A topic that is not there cannot be switched on, and no table appears."""
-    ended = tabletopic("enable", "cli-not-there")
-    assert ended.code == 2
-    assert ended.err.startswith("error: there is no topic 'cli-not-there'")
-    assert tabletopic("status", "cli-not-there").code == 2
-    assert not catalog.table_exists(("default", "cli_not_there"))
-
-
-@pytest.mark.parametrize("expression", ["hourly(event_time)", "bucket(x, y, z)", "day("])
-def test_enable_wrong_partition(
-    tabletopic: Tabletopic, catalog: Catalog, topic: str, expression: str
-) -> None:
-    """A partition expression that cannot be read leaves no table and no topic switched on."""
-    ended = tabletopic("enable", topic, "--partition-by", expression, "--table", "cli_wrong_partition")
-    assert ended.code == 2
-    assert ended.err.startswith("error: partition ")
-    assert tabletopic("status", topic).code == 2
-    assert not catalog.table_exists(("default", "cli_wrong_partition"))
-
-
-def test_enable_partitions_by_a_missing_column(tabletopic: Tabletopic, catalog: Catalog) -> None:
-    """Where the schema is known, a column that it does not have is refused before anything is made."""
-    assert tabletopic("produce-clickstream", "--topic", "cli-columns", "--count", "1").code == 0
-    ended = tabletopic("enable", "cli-columns", "--partition-by", "day(nope)")
-    assert ended.code == 2
-    assert "there is no column 'nope'" in ended.err
-    assert not catalog.table_exists(("default", "cli_columns"))
-    assert tabletopic("status", "cli-columns").code == 2
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
@@ -125,19 +93,6 @@ def test_enable_while_a_server_is_away(
     assert "Traceback" not in ended.err
     assert tabletopic("status", topic).code == 2
     assert not catalog.table_exists(("default", "cli_away"))
-
-
-def test_enable_on_a_foreign_table(tabletopic: Tabletopic, catalog: Catalog, topic: str) -> None:
-    """A table that is somebody else's is not taken: it keeps its rows and its columns."""
-    catalog.create_namespace_if_not_exists("default")
-    rows = pa.table({"mine": [1, 2, 3]})
-    catalog.create_table(("default", "cli_foreign"), rows.schema).append(rows)
-    before = catalog.load_table(("default", "cli_foreign")).metadata_location
-    ended = tabletopic("enable", topic, "--table", "cli_foreign")
-    assert ended.code == 2
-    assert "cli_foreign" in ended.err
-    assert catalog.load_table(("default", "cli_foreign")).metadata_location == before
-    assert tabletopic("status", topic).code == 2
 
 
 def test_a_disk_that_cannot_be_used(tabletopic: Tabletopic, tmp_path: Path) -> None:

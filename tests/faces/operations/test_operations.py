@@ -32,7 +32,7 @@ from tabletopic_kernel.faces.operations.runs import Run, Runs, pause, resume
 from tabletopic_kernel.faces.operations.topics import enable
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import Outliers
-from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+from tabletopic_kernel.model.progress.events import Compacted, ErrorKind, Expired, OrphansRemoved, Replayed
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.topics import hosts_table, status_facts, status_table
 from tabletopic_kernel.table.health import FileSizes, NextWork
@@ -468,7 +468,7 @@ def test_a_pattern_pauses_and_resumes_many(tmp_path: Path) -> None:
 
 def test_what_people_read_says_why() -> None:
     """The cause of a state, who paused it, and when a late topic has caught up; it is first in the list."""
-    waits = status(topic="w", state="waiting", error="the registry at http://r does not respond")
+    waits = status(topic="w", state="waiting", error_kind=ErrorKind(system="the registry"))
     late = status(topic="l", delay="behind", lag_records=600, rows_per_second=10.0)
     shown = repr(status_table([status(topic="fine"), late, waits, status(topic="f", state="failed")]))
     assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["f", "l", "w", "fine"]

@@ -1,4 +1,4 @@
-"""Notices: what is told, how often, and what receivers cannot do to a host."""
+"""Notices: what is sent, how often, and what receivers cannot do to a host."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A consumer that delivers ranges of offsets as record batches; here by ``confluent_kafka``, without C."""
 
+# ruff: noqa: D102 - methods of the protocol RangeConsumer, which says what they do
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -91,7 +93,6 @@ class PlainConsumer:
         self._bytes = 0
 
     def begin(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], *, headers: bool) -> None:
-        """See ``RangeConsumer``."""
         self._topic, self._headers = topic, headers
         self._ends, self._next, self._firsts = dict(ends), dict(starts), {}
         self._held, self._bytes = [], 0
@@ -99,15 +100,12 @@ class PlainConsumer:
 
     @property
     def open(self) -> bool:
-        """See ``RangeConsumer``."""
         return bool(self._ends)
 
     def firsts(self) -> dict[int, int]:
-        """See ``RangeConsumer``."""
         return self._firsts
 
     def pull(self, timeout_s: float) -> Pulled:
-        """See ``RangeConsumer``."""
         messages = self._consumer.consume(1, timeout_s)  # a call with a time waits for all that it may take
         if messages:
             messages += self._consumer.consume(_POLL_RECORDS - 1, 0)
@@ -138,7 +136,6 @@ class PlainConsumer:
         return None
 
     def log_start(self, topic: str, partition: int, timeout_s: float) -> int:
-        """See ``RangeConsumer``."""
         place = TopicPartition(topic, partition)
         answer: Any = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
         if answer is None:
@@ -146,9 +143,7 @@ class PlainConsumer:
         return int(answer[0])
 
     def end(self) -> None:
-        """See ``RangeConsumer``."""
         self._consumer.unassign()
 
     def close(self) -> None:
-        """See ``RangeConsumer``."""
         self._consumer.close()

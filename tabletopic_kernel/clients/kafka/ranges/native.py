@@ -1,5 +1,7 @@
 """A consumer by the C API of the librdkafka that ``confluent_kafka`` links; C copies its records to Arrow."""
 
+# ruff: noqa: D102 - methods of the protocol RangeConsumer, which says what they do
+
 from __future__ import annotations
 
 import contextlib
@@ -73,7 +75,6 @@ class NativeConsumer:
         return int(client)
 
     def begin(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], *, headers: bool) -> None:
-        """See ``RangeConsumer``."""
         self._topic = topic.encode()
         self._copier.begin(starts, ends, headers=headers)
         with _partitions(self._kafka, self._topic, starts) as partitions:
@@ -81,15 +82,12 @@ class NativeConsumer:
 
     @property
     def open(self) -> bool:
-        """See ``RangeConsumer``."""
         return self._copier.open
 
     def firsts(self) -> dict[int, int]:
-        """See ``RangeConsumer``."""
         return self._copier.firsts()
 
     def pull(self, timeout_s: float) -> Pulled:
-        """See ``RangeConsumer``."""
         pulled = self._copier.pull(int(timeout_s * 1000))
         if (ended := self._copier.ended()) and self.open:
             with _partitions(self._kafka, self._topic, ended) as partitions:
@@ -101,7 +99,6 @@ class NativeConsumer:
         return pulled
 
     def log_start(self, topic: str, partition: int, timeout_s: float) -> int:
-        """See ``RangeConsumer``."""
         low, high = c_int64(), c_int64()
         ask = self._kafka.rd_kafka_query_watermark_offsets
         place = (self._client, topic.encode(), partition)
@@ -109,12 +106,10 @@ class NativeConsumer:
         return low.value
 
     def end(self) -> None:
-        """See ``RangeConsumer``."""
         self._copier.drop()
         _check(self._kafka.rd_kafka_assign(self._client, None))
 
     def close(self) -> None:
-        """See ``RangeConsumer``."""
         self._copier.drop()
         self._kafka.rd_kafka_queue_destroy(self._queue)
         self._kafka.rd_kafka_destroy_flags(self._client, _WITHOUT_CLOSE)

@@ -20,7 +20,7 @@ from tabletopic_kernel.clients.kafka.ranges.consumer import PlainConsumer, Probl
 from tabletopic_kernel.clients.kafka.ranges.copying import take_function
 from tabletopic_kernel.clients.kafka.ranges.idle_consumers import IDLE_CONSUMERS, Connect
 from tabletopic_kernel.clients.kafka.ranges.native import NativeConsumer
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import BROKER, RetryableError
 
 _LOG = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
@@ -127,7 +127,8 @@ class _Reading:
                 quiet_s = now_s - quiet_since
                 if quiet_s > _PATIENCE_S or not self._responds():
                     raise RetryableError(
-                        f"the broker did not deliver {self._topic} within {quiet_s:.0f} s; try again"
+                        f"the broker did not deliver {self._topic} within {quiet_s:.0f} s; try again",
+                        system=BROKER,
                     )
                 ask_s = now_s + TIMEOUT_S
 
@@ -156,12 +157,13 @@ class _Reading:
             raise self._gap(problem.partition, text)
         address = self._properties.get("bootstrap.servers", "")
         if "AUTHORIZATION" in error.name():
-            raise RetryableError(f"the broker at {address} does not allow it: {text}")
+            raise RetryableError(f"the broker at {address} does not allow it: {text}", system=BROKER)
         raise RetryableError(f"could not read {self._topic}: {text}; try again")
 
     def _gap(self, partition: int, why: str) -> RetryableError:
         # The next start from the ledger finds what is missing, and stops the topic or skips it.
         return RetryableError(
             f"the broker no longer has all records of partition {partition} of {self._topic} from offset "
-            f"{self._starts[partition]:,} on: {why}"
+            f"{self._starts[partition]:,} on: {why}",
+            system=BROKER,
         )

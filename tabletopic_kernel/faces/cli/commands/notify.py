@@ -1,4 +1,4 @@
-"""``notify``: whom hosts tell that something needs a person."""
+"""``notify``: who receives notices of hosts."""
 
 # Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
@@ -20,9 +20,9 @@ def notify(
     test: Annotated[bool, Option("Send each a test message, and report what comes of it")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show whom hosts tell when a topic fails or falls behind, or records are refused.
+    """Show who receives a notice when a topic fails or falls behind, or records are refused.
 
-    Hosts tell a webhook and a command, set in [notify] of tabletopic.toml, once
+    Hosts send notices to a webhook and a command, set in [notify] of tabletopic.toml, once
     per cause and hour. The exit code is 1 if a test message does not arrive, or
     none is set.
 
@@ -35,13 +35,13 @@ def notify(
     words = "a test of [notify]: hosts will tell you here what needs a person"
     message = message_of([Notice("test", "", "", now_ms(), words, "tabletopic status")])
     known = receivers(call.loaded.settings.notify)
-    outcomes = {name: tell(message) if test else None for name, tell in known.items()}
+    outcomes = {name: send(message) if test else None for name, send in known.items()}
     if as_json:
         screen.show_json([{"receiver": name, "error": error} for name, error in outcomes.items()])
     elif not known:
         screen.note("no message is sent: set webhook_url or command in [notify] of tabletopic.toml")
     else:
         for name, error in outcomes.items():
-            screen.show_text(f"{name}: {error or ('the message arrived' if test else 'is told')}")
+            screen.show_text(f"{name}: {error or ('the message arrived' if test else 'receives notices')}")
     if not known or any(outcomes.values()):
         raise typer.Exit(FAILED)
