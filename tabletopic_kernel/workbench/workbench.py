@@ -166,10 +166,18 @@ class Workbench(Clients):
     @property
     def lake(self) -> DuckLake:
         """The tables for SQL with DuckDB, with its own catalog objects."""
+        return self._once("lake", self._make_lake)
+
+    @property
+    def sealed_lake(self) -> DuckLake:
+        """The same for SQL that nobody has read; see ``query/sealed.py``."""
+        return self._once("sealed lake", lambda: self._make_lake(sealed=True))
+
+    def _make_lake(self, *, sealed: bool = False) -> DuckLake:
         from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
 
         others = {name: functools.partial(self.open_catalog, name) for name in self.servers.catalogs}
-        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others, tails=self.tails))
+        return DuckLake(self.open_catalog(), others=others, tails=self.tails, sealed=sealed)
 
     def tails(self, tables: Sequence[Table]) -> list[Tail | None]:
         """What topics have behind tables that were loaded; see ``LiveReads.tails``."""
