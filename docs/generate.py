@@ -26,9 +26,9 @@ from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import (
     AthenaSettings,
+    LineageSettings,
     LiveSettings,
     LocalSettings,
-    LineageSettings,
     NotifySettings,
     Settings,
     SparkSettings,

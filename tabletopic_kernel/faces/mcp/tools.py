@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _MOST_ROWS: Final = 1_000
 _MOST_CHARACTERS: Final = 100_000  # of an answer; assistants take no more
 _MOST_BYTES: Final = 16 * 1024**2  # of rows in memory
-_JSON_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+# It also matches what has no end, which JSON does not contain: so its time is linear in any text.
+_JSON_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def topics(workbench: Workbench) -> list[dict[str, Any]]:
