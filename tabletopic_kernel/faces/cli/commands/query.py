@@ -200,7 +200,7 @@ def mcp(call: Call) -> None:
     tables. They change nothing and read no file. Each call ends within 60 s.
     Needs the extra mcp: pip install 'tabletopic[mcp]'.
 
-    Example:  claude mcp add lake -- tabletopic --config /srv/tabletopic.toml mcp
+    Example:  tabletopic mcp --config /srv/tabletopic.toml
     """
     try:
         from tabletopic_kernel.faces.mcp.server import serve  # noqa: PLC0415
