@@ -26,6 +26,7 @@ from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import (
     AthenaSettings,
+    LineageSettings,
     LiveSettings,
     LocalSettings,
     NotifySettings,
@@ -131,7 +132,7 @@ def general_settings() -> str:
     """The settings of a process: the state folder, the Spark session, the embedded servers."""
     fields = [("state_dir", Settings.model_fields["state_dir"])]
     models = {"spark": SparkSettings, "athena": AthenaSettings, "live": LiveSettings}
-    models |= {"notify": NotifySettings, "local": LocalSettings}
+    models |= {"notify": NotifySettings, "lineage": LineageSettings, "local": LocalSettings}
     for section, model in models.items():
         fields += [(f"{section}.{name}", field) for name, field in model.model_fields.items()]
     rows = [_row(name, field, f"TABLETOPIC_{name.upper().replace('.', '__')}") for name, field in fields]

@@ -33,6 +33,7 @@ from tabletopic_kernel.query.duckdb_connection import (
 from tabletopic_kernel.query.duckdb_files import TableFiles
 from tabletopic_kernel.query.duckdb_frames import given
 from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, views_of, with_tails
+from tabletopic_kernel.query.sealed import check_sealed, seal
 from tabletopic_kernel.query.sql import (
     MOST_PARTS,
     Name,
@@ -53,7 +54,8 @@ class DuckLake:
 
     Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
     ``catalog.namespace.table``; ``table$live`` also has the records behind it. ``others``: functions that
-    open further catalogs, by name. ``tails``: reads what is behind tables.
+    open further catalogs, by name. ``tails``: reads what is behind tables. ``sealed``: only for reading
+    tables, see ``check_sealed`` and ``seal``; each query then has a connection of its own.
     """
 
     def __init__(
@@ -62,7 +64,10 @@ class DuckLake:
         namespace: str = "default",
         others: Mapping[str, Callable[[], Catalog]] | None = None,
         tails: Tails | None = None,
+        *,
+        sealed: bool = False,
     ) -> None:
+        self._sealed = sealed
         self._catalogs = Catalogs(catalog, namespace, others)
         self._namespace = namespace
         self._lock = threading.Lock()
@@ -106,21 +111,27 @@ class DuckLake:
                 return Answer(self._table_list())
             connection = self._open()
             text = quote_default(sql)
-            check_reads(self._parser, text)
+            (check_sealed if self._sealed else check_reads)(self._parser, text)
             names = tables_in(self._parser, text)
             views, unknown = views_of(self._catalogs, names, at, live=live)
+            if self._sealed and unknown:  # DuckDB would look for files and views of its own
+                raise UsageError(no_such_table(".".join(unknown[0]), self._catalogs.known_tables()))
             views = with_tails(views, self._tails)
             self._drop(connection, unknown)
             try:
                 with self._files.errors(), given(connection, unknown, frames or {}):
                     for view in views:
                         self._make(connection, view)
+                    if self._sealed:
+                        seal(connection, [view.table for view in views])
                     with _unknown_tables(unknown, self._catalogs):
                         work = partial(_run, connection, text, params, limit, most_bytes)
                         rows, truncated = interruptible("duckdb", work, connection.interrupt)
             finally:
                 for view in views:
                     view.forget(connection)
+                if self._sealed:
+                    self._close()
             return Answer(rows, tuple(view.read for view in views), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -166,10 +165,18 @@ class Workbench(Clients):
     @property
     def lake(self) -> DuckLake:
         """The tables for SQL with DuckDB, with its own catalog objects."""
+        return self._once("lake", self._make_lake)
+
+    @property
+    def sealed_lake(self) -> DuckLake:
+        """The same for SQL that nobody has read; see ``query/sealed.py``."""
+        return self._once("sealed lake", lambda: self._make_lake(sealed=True))
+
+    def _make_lake(self, *, sealed: bool = False) -> DuckLake:
         from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
 
         others = {name: functools.partial(self.open_catalog, name) for name in self.servers.catalogs}
-        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others, tails=self.tails))
+        return DuckLake(self.open_catalog(), others=others, tails=self.tails, sealed=sealed)
 
     def tails(self, tables: Sequence[Table]) -> list[Tail | None]:
         """What topics have behind tables that were loaded; see ``LiveReads.tails``."""
@@ -233,6 +240,8 @@ class Workbench(Clients):
     def host(self) -> Host:
         """A host in this process; the caller starts and stops it. SettingsError: executors lack something."""
         from tabletopic_kernel.host.host import Host  # noqa: PLC0415
+        from tabletopic_kernel.host.metrics.lineage import trace_to  # noqa: PLC0415
+        from tabletopic_kernel.host.metrics.notifier import attach_notifier  # noqa: PLC0415
         from tabletopic_kernel.host.report import new_host_id  # noqa: PLC0415
         from tabletopic_kernel.host.services import Services  # noqa: PLC0415
         from tabletopic_kernel.host.topics.control_topic import ControlLog  # noqa: PLC0415
@@ -257,25 +266,9 @@ class Workbench(Clients):
             other_spark=spark_of,
         )
         host = Host(services)
-        if self.settings.notify.webhook_url or self.settings.notify.command:
-            self._tell_of(host)
+        attach_notifier(host, self.settings.notify)
+        trace_to(host, self.settings.lineage, self.servers.kafka, self.servers.catalog)
         return host
-
-    def _tell_of(self, host: Host) -> None:
-        """Send the webhook and the command of ``[notify]`` what needs a person."""
-        from tabletopic_kernel.host.metrics.notices import host_ended  # noqa: PLC0415
-        from tabletopic_kernel.host.metrics.notifier import Notifier, receivers  # noqa: PLC0415
-
-        notifier = Notifier(self.settings.notify)
-        receivers(self.settings.notify)  # a wrong URL is an error now
-
-        def ended(error: Exception | None) -> None:
-            if error is not None:
-                notifier.take(host_ended(host.id, error, now_ms()))
-            notifier.close()
-
-        host.listen(notifier.listen)
-        host.on_end = ended
 
     def watch(self, host: Host, address: Address) -> HostWatch:
         """Metrics, health and readiness of a host over HTTP; the caller starts it before the host."""

@@ -133,6 +133,7 @@ def test_repr_hides_secrets() -> None:
         "shared_network=False), athena=AthenaSettings(workgroup=None, output_location=None, catalog=None), "
         "live=LiveSettings(records=1000000, bytes=536870912, timeout_ms=30000), "
         "notify=NotifySettings(webhook_url='***', command=None, repeat_ms=3600000, timeout_ms=10000), "
+        "lineage=LineageSettings(to=None, api_key=None, namespace='tabletopic', every_ms=10000), "
         "local=LocalSettings(login='auto'), topics={})"
     )
 

@@ -26,7 +26,7 @@ from tabletopic_kernel.faces.cli.commands.info import docs, info
 from tabletopic_kernel.faces.cli.commands.init import init
 from tabletopic_kernel.faces.cli.commands.notify import notify
 from tabletopic_kernel.faces.cli.commands.pack import pack
-from tabletopic_kernel.faces.cli.commands.query import query
+from tabletopic_kernel.faces.cli.commands.query import mcp, query
 from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, trust, up
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
 from tabletopic_kernel.faces.cli.commands.trials import demo, sample
@@ -52,6 +52,7 @@ _OTHERS: tuple[tuple[str, Callable[..., None]], ...] = (
     (topics.PANEL, serve),
     (topics.PANEL, query),
     (inspection.PANEL, dashboard),
+    (inspection.PANEL, mcp),
     (trial.PANEL, demo),
 )
 for command in _SERVERS:

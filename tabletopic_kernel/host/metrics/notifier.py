@@ -12,21 +12,25 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from http.client import HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from tabletopic_kernel.host.metrics.notices import Behind, Notice, notice_of
+from tabletopic_kernel.host.metrics.notices import Behind, Notice, host_ended, notice_of
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat
 from tabletopic_kernel.model.redact import learn, redact
 from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.model.settings.sections import NotifySettings
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.host.host import Host
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING = 1_000  # notices; more are counted
@@ -117,6 +121,21 @@ class Notifier:
                         break
 
 
+def attach_notifier(host: Host, settings: NotifySettings) -> None:
+    """Send the webhook and the command of ``[notify]``, if there are any, what needs a person."""
+    if not receivers(settings):  # a wrong URL is an error now
+        return
+    notifier = Notifier(settings)
+
+    def ended(error: Exception | None) -> None:
+        if error is not None:
+            notifier.take(host_ended(host.id, error, now_ms()))
+        notifier.close()
+
+    host.listen(notifier.listen)
+    host.on_end = ended
+
+
 def message_of(notices: Sequence[Notice], left_out: int = 0) -> dict[str, Any]:
     """The JSON of a message: ``text`` for people, as Slack shows it, and the notices."""
     lines = [f"{notice.text} (`{notice.next_step}`)" for notice in notices[:_MOST_LINES]]
@@ -139,7 +158,7 @@ def receivers(settings: NotifySettings) -> dict[str, Any]:
             raise SettingsError("notify.webhook_url is not an http or https URL")
         # A webhook's path or query is its password.
         learn({"webhook_token": parts.path, "webhook_secret": parts.query})
-        known[f"webhook at {parts.hostname}"] = lambda message: _post(url, message, limit_s)
+        known[f"webhook at {parts.hostname}"] = lambda message: post(url, message, limit_s)
     if command := settings.command:
         known["command"] = lambda message: _execute(command, message, limit_s)
     return known
@@ -152,9 +171,12 @@ class _NoRedirect(HTTPRedirectHandler):
         """None: it is an error."""
 
 
-def _post(url: str, message: dict[str, Any], limit_s: float) -> str | None:
+def post(
+    url: str, message: dict[str, Any], limit_s: float, login: Mapping[str, str] | None = None
+) -> str | None:
+    """POST a message as JSON, with the headers ``login``; why it failed, or None."""
     opener = build_opener(_NoRedirect, *([ProxyHandler({})] if is_loopback(url) else []))
-    headers = {"Content-Type": "application/json", "User-Agent": "tabletopic"}
+    headers = {"Content-Type": "application/json", "User-Agent": "tabletopic", **(login or {})}
     try:
         request = Request(url, json.dumps(message).encode(), headers)
         with opener.open(request, timeout=limit_s):

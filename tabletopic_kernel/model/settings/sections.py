@@ -265,13 +265,20 @@ class NotifySettings(Frozen):
     timeout_ms: DurationMs = Field(10_000, ge=100, le=60_000, description="how long each may take")
 
 
+class LineageSettings(Frozen):
+    """Where a host sends OpenLineage events."""
+
+    to: NonEmpty | None = Field(None, description="an http or https URL, or a file that they are added to")
+    api_key: NonEmpty | None = Field(None, description="sent to the URL as a bearer token")
+    namespace: NonEmpty = Field("tabletopic", description="of the jobs")
+    every_ms: DurationMs = Field(10_000, ge=0, description="commits of a topic within it are one event")
+
+
 class LocalSettings(Frozen):
     """The embedded servers."""
 
     login: Literal["auto", "on", "off"] = Field(
-        "auto",
-        description="whether the embedded broker and registry require a login; auto: where other people "
-        "have accounts, and behind a JupyterHub",
+        "auto", description="of broker and registry; auto: where others have accounts, and behind a Hub"
     )
 
 
@@ -294,5 +301,6 @@ class Settings(Frozen):
     athena: AthenaSettings = Field(default_factory=AthenaSettings, description="queries by Amazon Athena")
     live: LiveSettings = Field(default_factory=LiveSettings, description="live reads")
     notify: NotifySettings = Field(default_factory=NotifySettings, description="webhook and command")
+    lineage: LineageSettings = Field(default_factory=LineageSettings, description="OpenLineage events")
     local: LocalSettings = Field(default_factory=LocalSettings, description="the local stack")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")

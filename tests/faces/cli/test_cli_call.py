@@ -170,10 +170,10 @@ def test_alter_shows_no_defaults(run: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in COMMANDS if name not in ("init", "serve", "dashboard", "docs")]
+    "name", [name for name in COMMANDS if name not in ("init", "serve", "dashboard", "mcp", "docs")]
 )
 def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], name: str) -> None:
-    """Only init, which asks, serve and dashboard, which run until stopped, and docs have no --json."""
+    """Only init, which asks, serve, dashboard and mcp, which run until stopped, and docs have no --json."""
     assert "--json" in run(name, "--help").out
 
 

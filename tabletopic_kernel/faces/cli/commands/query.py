@@ -1,4 +1,4 @@
-"""``query``: SQL over the tables."""
+"""``query`` and ``mcp``: the tables for people in SQL, and for assistants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.operations.operation import Option, check_pause
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
 from tabletopic_kernel.render.words import freshness, size
 
 if TYPE_CHECKING:
@@ -190,3 +190,24 @@ def _show_freshness(answer: Answer) -> None:
         screen.note(freshness(read))
     if answer.scanned_bytes is not None:
         screen.note(f"scanned {size(answer.scanned_bytes)}")
+
+
+def mcp(call: Call) -> None:
+    """Let an assistant read topics and tables, by the Model Context Protocol.
+
+    An assistant starts it itself, and talks to it on standard input and output.
+    Its tools list topics, show status, plan, schema and records, and query
+    tables. They change nothing and read no file. Each call ends within 60 s.
+    Needs the extra mcp: pip install 'tabletopic[mcp]'.
+
+    Example:  tabletopic mcp --config /srv/tabletopic.toml
+    """
+    try:
+        from tabletopic_kernel.faces.mcp.server import serve  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise SettingsError(
+            "tools for assistants need the package mcp: pip install 'tabletopic[mcp]'"
+        ) from None
+    serve(call.loaded.settings)
