@@ -184,6 +184,7 @@ class Memory:
 
     staged: list[StagedRows] = field(default_factory=list)
     refused: list[Rejections] = field(default_factory=list)
+    deleted: list[pa.Table] = field(default_factory=list)
 
     def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
         """See ``Sink``."""
@@ -195,6 +196,7 @@ class Memory:
 
     def deletes(self, deletes: pa.Table) -> None:
         """See ``Sink``."""
+        self.deleted.append(deletes)
 
 
 class _FileBuffer:

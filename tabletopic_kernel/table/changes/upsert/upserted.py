@@ -73,7 +73,7 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
             found = lookup.superseded(
                 staged_rows(table, upsert, columns),
                 remembered_rows(table, upsert, columns, change.ledger, before),
-                partial(_live, table, len(upsert.files), columns, live),
+                partial(live_rows, table, len(upsert.files), columns, live),
             )
             staged = len(upsert.files)
             changes = added(change.ledger.changes, _counted(upsert, found, lookup.updated(staged)))
@@ -107,7 +107,7 @@ def _with_rows(table: Table, change: TableChange, parts: Iterable[pa.Table]) -> 
     return replace(change, add=(*change.add, *files))
 
 
-def _live(
+def live_rows(
     table: Table, first: int, columns: UpsertColumns, live: LiveRows, keys: pa.Table | None
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of all files that may have one of the keys; None: of all files."""
