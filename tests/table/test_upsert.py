@@ -14,12 +14,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
-from tabletopic_kernel.clients.storage.locations import file_name
-from tabletopic_kernel.clients.storage.position_deletes import read_positions
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.columns.upsert_columns import upsert_columns
 from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError
@@ -30,13 +27,11 @@ from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.changes.change import file_rows
 from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION, LiveRows, read_rows, rows_schema
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
 from tabletopic_kernel.table.changes.upsert.staged import Upsert
-from tabletopic_kernel.table.changes.upsert.tail import applied
 from tabletopic_kernel.table.changes.upsert.upserted import (
     MOST_FILES,
     remembering,
@@ -184,24 +179,6 @@ class Upserts:
         if any(event.key is None for event in events):
             self.foreign.clear()  # what comes from nowhere is older than a truncate
 
-    def live(self, *batches: Sequence[Event]) -> list[tuple[int, int, str | None]]:
-        """What a live read answers before these are committed: a row's id, value and text."""
-        self.lake.topic.reload()
-        table, events = self.lake.topic.table, [event for batch in batches for event in batch]
-        lacking = {table.schema().find_field("text").field_id}
-        upsert = Upsert(self.settings, (), (), frozenset(lacking))
-        staged = self._table([e for e in events if e.value is not None], file_schema(table.schema()))
-        deletes = self._deletes([event for event in events if event.value is None])
-        rows, gone = applied(table, upsert, self.lake.ledger, staged, [deletes])
-        left_out, answer = {*zip(*gone.to_pydict().values(), strict=True)}, rows.to_pylist()
-        for task in self.lake.table.scan().plan_files():
-            with_deleted = replace(task, delete_files=set())
-            hidden = {p for path, p in _deleted(self.lake.table) if path == task.file.file_path}
-            for at, row in enumerate(file_rows(self.lake.table, with_deleted).to_pylist()):
-                if (file_name(task.file.file_path), at) not in left_out and at not in hidden:
-                    answer.append(row)
-        return sorted((row["id"], row["value"], row["text"]) for row in answer)
-
     def claim(self) -> None:
         """Another owner takes over, who knows the table alone."""
         self.lake.topic.reload()
@@ -238,12 +215,6 @@ class Upserts:
         self.lake.topic.reload()
         assert self.rows() == self.expected()
         assert self.lake.topic.rows == len(self.expected())
-
-
-def _deleted(table: Table) -> Iterator[tuple[str, int]]:
-    for file in delete_files(table):
-        for path, positions in read_positions(table.io, file.file_path):
-            yield from ((path, position) for position in positions.tolist())
 
 
 def _numbered(fields: Sequence[NestedField], _: Iterator[int]) -> Schema:
@@ -294,10 +265,8 @@ def test_any_history(seed: int, tmp_path: Path) -> None:
             catalog.faults = [refused]
             with pytest.raises(HeadMovedError):
                 table.commit(*batches)
-        live = [(key, value) for key, value, _ in table.live(*batches)]
         table.commit(*batches)
         table.check()
-        assert live == table.expected()
     assert table.rows_of_duckdb() == table.expected()
 
 

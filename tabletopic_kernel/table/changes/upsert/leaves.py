@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
@@ -38,10 +39,16 @@ def rows_schema(columns: UpsertColumns) -> pa.Schema:
 
 
 def read_rows(
-    io: FileIO, location: str, columns: UpsertColumns, file: int | None, deleted: Mask | None = None
+    io: FileIO,
+    location: str,
+    columns: UpsertColumns,
+    file: int | None,
+    deleted: Mask | None = None,
+    keys: pa.Table | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a file, of ``rows_schema``, without those ``deleted``; ``file``: its index, None for deletes.
 
+    With ``keys`` at least the rows that have one, and few others: most rows are copied and joined no further.
     Raises OSError if the storage does not have it.
     """
     with io.new_input(location).open() as stream:
@@ -49,7 +56,7 @@ def read_rows(
         paths = _paths_in(parquet.schema_arrow, columns)
         wanted = [".".join(path) for path in paths if path]
         batches = parquet.iter_batches(_AT_ONCE, columns=wanted, use_threads=False)
-        yield from _rows(batches, paths, columns, file, deleted)
+        yield from _rows(batches, paths, columns, file, deleted, keys)
 
 
 def rows_in_memory(table: pa.Table, columns: UpsertColumns, file: int | None) -> Iterator[pa.RecordBatch]:
@@ -63,10 +70,18 @@ def _rows(
     columns: UpsertColumns,
     file: int | None,
     deleted: Mask | None = None,
+    keys: pa.Table | None = None,
 ) -> Iterator[pa.RecordBatch]:
     schema, start = rows_schema(columns), 0
-    for batch in batches:
-        positions = np.arange(start, start + len(batch))
+    for whole in batches:
+        stays = np.ones(len(whole), np.bool_) if deleted is None else ~deleted[start : start + len(whole)]
+        for path, field in zip(paths, schema, strict=False):
+            if keys is not None and path and field.name in keys.column_names:
+                values = _plain(value_of(whole, path), field.type)
+                stays &= np.asarray(pc.is_in(values, keys[field.name].combine_chunks()))
+        batch = whole if stays.all() else whole.filter(pa.array(stays))
+        positions = start + np.flatnonzero(stays)
+        start += len(whole)
         arrays = [
             _plain(value_of(batch, path), field.type) if path else _missing(field, len(batch))
             for path, field in zip(paths, schema, strict=False)
@@ -74,11 +89,7 @@ def _rows(
         of_file = pa.nulls(len(batch), pa.int32())
         if file is not None:
             of_file = pa.repeat(pa.scalar(file, pa.int32()), len(batch))
-        rows = pa.RecordBatch.from_arrays([*arrays, of_file, pa.array(positions)], schema=schema)
-        if deleted is not None:
-            rows = rows.filter(pa.array(~deleted[start : start + len(batch)]))
-        start += len(batch)
-        yield rows
+        yield pa.RecordBatch.from_arrays([*arrays, of_file, pa.array(positions)], schema=schema)
 
 
 def _paths_in(schema: pa.Schema, columns: UpsertColumns) -> list[tuple[str, ...] | None]:

@@ -116,7 +116,7 @@ def live_rows(
         path = entry.data_file.file_path
         if keys is None or may_have.keys_of(entry.data_file):
             deleted = live.deleted_of(partition_of(entry.data_file)).get(path)
-            yield from read_rows(table.io, path, columns, index, deleted)
+            yield from read_rows(table.io, path, columns, index, deleted, keys)
 
 
 class _Files:
@@ -197,15 +197,16 @@ def with_fewer_files(
 
     A deleted key is forgotten once nothing older can arrive, nor is in this commit: by ``newest_ms``, that of
     the ledger before, all partitions were read to a newer timestamp, and there are no dead ``letters``, which
-    a replay could bring.
+    a replay could bring. By the settings none is.
     """
     ledger = change.ledger
     if len(ledger.deleted_keys) <= MOST_FILES:
         return change
     columns = upsert.columns(table)
     oldest = min((newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
-    may_replay = letters.table is not None and bool(letters.tasks(AlwaysTrue()))
-    since_us = None if may_replay else (oldest - CLOCK_TOLERANCE_MS) * 1000
+    keeps_all = upsert.settings.deleted_keys == "forever"
+    keeps_all = keeps_all or (letters.table is not None and bool(letters.tasks(AlwaysTrue())))
+    since_us = None if keeps_all else (oldest - CLOCK_TOLERANCE_MS) * 1000
     paths = locations(table, ledger)
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
         small = _small(table, paths)
