@@ -8,7 +8,7 @@ one more data file of the snapshot, and the staged ones are deleted by position.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION
 from tabletopic_kernel.table.changes.upsert.lookup import Lookup, Place
 
 _AT_ONCE: Final = 8 * 1024  # rows, of large values
-Rows = DataFile | pa.Table  # staged ones may be in memory
+Rows: TypeAlias = DataFile | pa.Table  # staged ones may be in memory
 
 
 class _Rows(NamedTuple):
