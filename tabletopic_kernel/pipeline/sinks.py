@@ -181,6 +181,7 @@ class Memory:
 
     staged: list[StagedRows] = field(default_factory=list)
     refused: list[Rejections] = field(default_factory=list)
+    deleted: list[pa.Table] = field(default_factory=list)
 
     def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
         self.staged.append(rows)
@@ -189,7 +190,7 @@ class Memory:
         self.refused.append(rejected)
 
     def deletes(self, deletes: pa.Table) -> None:
-        """Nothing: nobody commits them here."""
+        self.deleted.append(deletes)
 
 
 class _FileBuffer:

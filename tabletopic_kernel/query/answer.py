@@ -71,10 +71,14 @@ class LiveRead:
 
 @dataclass(frozen=True)
 class Tail:
-    """The rows behind a table's snapshot, with the table's columns."""
+    """The rows behind a table's snapshot, with the table's columns.
+
+    ``gone``: rows that they take the place of, by ``file``, a name, and ``position``.
+    """
 
     rows: pa.Table
     read: LiveRead
+    gone: pa.Table | None = None
 
 
 @dataclass(frozen=True)

@@ -57,16 +57,36 @@ class View:
         location = self.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {self.snapshot.snapshot_id}" if self.fixed and self.snapshot else ""
         rows = f"SELECT * FROM iceberg_scan('{location}'{chosen})"
+        if self.tail is not None and self.tail.gone is not None and len(self.tail.gone):
+            connection.register(self._gone, self.tail.gone)
+            rows = self._without_gone(location)
         if self.tail is not None and len(self.tail.rows):
             connection.register(self.place, self.tail.rows)
             rows += f" UNION ALL BY NAME SELECT * FROM temp.main.{quote(self.place)}"
         connection.execute(f"CREATE OR REPLACE VIEW {self.place} AS {rows}")
 
+    @property
+    def _gone(self) -> str:
+        return f"{self.place} gone"
+
+    def _without_gone(self, location: str) -> str:
+        """The table's rows, but for those that the tail replaces. With other names for the columns, as those
+        of a table may hide DuckDB's own: a row's file and its position there.
+        """
+        names = [column.name for column in self.table.schema().fields]
+        columns = ", ".join(f"c{at} AS {quote(name)}" for at, name in enumerate(names))
+        aliases = ", ".join(f"c{at}" for at in range(len(names)))
+        return (
+            f"SELECT {columns} FROM iceberg_scan('{location}') t({aliases}) ANTI JOIN temp.main."
+            f"{quote(self._gone)} g ON g.file = parse_filename(t.filename) AND g.position = t.file_row_number"
+        )
+
     def forget(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Release the rows of the tail."""
+        """Release what the tail has."""
         if self.tail is not None:
             with suppress(duckdb.Error):  # it ended with a fatal error
                 connection.unregister(self.place)
+                connection.unregister(self._gone)
 
 
 def views_of(

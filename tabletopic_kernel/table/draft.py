@@ -112,9 +112,14 @@ class TopicDraft:
         self._keeper.cover(self._keeper.plan().to_ask_again(math.inf) or Needs(), recheck=True)
 
     @property
+    def table(self) -> Table:
+        """The copy of the table, with the columns of the rows."""
+        return self._keeper.needed_table().table
+
+    @property
     def columns(self) -> Schema:
         """The columns of the rows."""
-        return self._keeper.needed_table().table.schema()
+        return self.table.schema()
 
     def cover(self, needs: Needs) -> None:
         self._keeper.cover(needs)

@@ -395,7 +395,7 @@ def test_manifests_stay_few(table: Upserts) -> None:
 
 
 def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
-    """Once all partitions were read to a newer time, unless a refused record may be replayed."""
+    """Once all partitions were read to a newer time, unless a refused record may be replayed, or kept."""
     hours = 3 * CLOCK_TOLERANCE_MS
     for lsn in range(1, MOST_FILES + 1):
         table.commit([_write(lsn, None, lsn, ms=hours)])
@@ -414,7 +414,9 @@ def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
     letters.table.table.append(pa.Table.from_batches([conform(letter, 1, target)]))
     letters.refresh()
     kept = {}
-    for name in ("all", "newest"):
+    for name in ("all", "forever", "newest"):
+        kept_for = "forever" if name == "forever" else "needed"
+        upsert = replace(upsert, settings=table.settings.model_copy(update={"deleted_keys": kept_for}))
         change = upserted(remembering(topic.table, ledger, deletes), upsert)
         merged = with_fewer_files(topic.table, change, upsert, newest_ms, letters)
         (path,) = locations(topic.table, merged.ledger)
@@ -422,7 +424,7 @@ def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
         if name == "all":
             letters.table.table.delete()
             letters.refresh()
-    assert kept == {"all": MOST_FILES + PARTITIONS, "newest": PARTITIONS}
+    assert kept == {"all": MOST_FILES + PARTITIONS, "forever": MOST_FILES + PARTITIONS, "newest": PARTITIONS}
 
 
 def test_many_deleted_keys_are_written_again_rarely(table: Upserts) -> None:

@@ -27,6 +27,7 @@ from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.ledger import TAG, Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
+from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.sinks import Files
 from tabletopic_kernel.pipeline.source import Limits, next_offsets
 from tabletopic_kernel.pipeline.stage import stage
@@ -107,6 +108,7 @@ class Life:
         seed: int = 0,
         limits: LiveSettings | None = None,
         registry: FakeRegistry | None = None,
+        settings: TopicSettings | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.catalog: Catalog = open_catalog(
@@ -118,7 +120,7 @@ class Life:
             }
         )
         self.log: dict[int, list[Sent]] = {0: [], 1: []}
-        self.settings, self.enabled = TopicSettings(), True
+        self.settings, self.enabled = settings or TopicSettings(), True
         schemas = {key: json.dumps(schema) for key, schema in SCHEMAS.items()}
         self.registry: FakeRegistry = registry or LifeRegistry(schemas)
         self.newest_schema, self.n = 1, 0
@@ -262,6 +264,10 @@ class Life:
         )
         after = self.ledger.advanced(staged, str(uuid.uuid4()), result.refused, result.passed_over)
         table.reload()
+        self.keep(table, after, result)
+
+    def keep(self, table: TopicTable, after: Ledger, result: StageResult) -> None:
+        """Commit what was staged."""
         table.commit(self.ledger, appended(after, result.files))
         self.ledger = after
 

@@ -69,6 +69,10 @@ class TopicSettings(Frozen):
         (), description="with upsert: columns of a row's key; default: the Kafka key"
     )
     order_by: NonEmpty | None = Field(None, description="with upsert: a column; the larger value is newer")
+    deleted_keys: Literal["needed", "forever"] = Field(
+        "needed",
+        description="with upsert: remember a deleted key until no older change of it can arrive, or forever",
+    )
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
     value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
         "by_schema_id",

@@ -23,8 +23,7 @@ from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import SchemaKey, age
 from tabletopic_kernel.host.resume_point import gap_to_skip
-from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.columns.upsert_columns import UPSERT_PROPERTY
+from tabletopic_kernel.model.columns.upsert_columns import check_same_mode
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError, UnknownTopicError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, StagedOffsets, newest
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
@@ -33,10 +32,12 @@ from tabletopic_kernel.pipeline.plan import Needs, SchemaPlan, StagePlan
 from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.source import KafkaRanges, Limits, Source, SourceSpec, next_offsets
 from tabletopic_kernel.query.answer import LiveRead, Tail
+from tabletopic_kernel.table.changes.upsert.staged import Upsert
+from tabletopic_kernel.table.changes.upsert.tail import applied
 from tabletopic_kernel.table.draft import TopicDraft, tried_records
 from tabletopic_kernel.table.schemas.covered import noted_batch
 from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY, TopicTable
-from tabletopic_kernel.workbench.topics.live_columns import as_table
+from tabletopic_kernel.workbench.topics.live_columns import as_table, is_other_value, with_columns_of
 
 WAITING: Final = "waiting"  # why a record is left out whose schema the registry does not give
 _MOST_IDS: Final = 100  # unknown schema ids looked up for a query: garbage names many
@@ -102,8 +103,7 @@ class LiveReads:
     ) -> Tail:
         if isinstance(facts, UnknownTopicError):
             return _without_topic(table, facts)
-        if UPSERT_PROPERTY in table.table.properties:
-            raise ActionNeededError(f"{table.identifier} is kept by key: query it without --live")
+        check_same_mode(settings, table.table.properties, table.identifier)
         table.check_not_behind()
         if not enabled and settings.projection is None and noted_batch(table.table.properties) is not None:
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
@@ -119,9 +119,14 @@ class LiveReads:
         draft = _LiveDraft(self._draft(table, facts.topic, settings))
         memory, result = tried_records(draft, read.batches, Memory)
         have, want = draft.draft.columns, table.table.schema()
-        if not enabled and _is_other_value(have, want):
+        if not enabled and is_other_value(have, want):
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
         rows = pa.Table.from_batches([staged.rows for staged in memory.staged], file_schema(have))
+        gone = None
+        if settings.mode == "upsert":
+            upsert = Upsert(settings, (), (), frozenset(result.unavailable))
+            head = with_columns_of(table.table, draft.draft.table)
+            rows, gone = applied(head, upsert, ledger, rows, memory.deleted)
         live = LiveRead(
             table_to,
             read.reached,
@@ -132,7 +137,7 @@ class LiveReads:
             sum(facts.end[p] - offset for p, offset in read.reached.items()),
             read.cut_by,
         )
-        return Tail(as_table(rows, have, want), live)
+        return Tail(as_table(rows, have, want), live, gone)
 
     def _draft(self, table: TopicTable, topic: str, settings: TopicSettings) -> TopicDraft:
         """A draft of the table; kept while table and settings stay: it knows what the registry said."""
@@ -176,13 +181,6 @@ def tolerant(settings: TopicSettings, columns: Schema) -> TopicSettings:
     if settings.on_incompatible == "stop":
         changes["on_incompatible"] = "dead_letter"
     return settings.model_copy(update=changes)
-
-
-def _is_other_value(have: Schema, want: Schema) -> bool:
-    """Whether values become columns by other settings than those of the table: fields, or one column."""
-    names = {column.name for column in want.fields}
-    added = {column.name for column in have.fields} - names
-    return VALUE in added or (VALUE in names and any(not name.startswith("_kafka_") for name in added))
 
 
 class _LiveDraft:

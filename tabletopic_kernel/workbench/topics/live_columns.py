@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
+from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.pipeline.conform import map_entries, rebuilt
 
 
@@ -20,6 +24,21 @@ def as_table(rows: pa.Table, have: Schema, want: Schema) -> pa.Table:
         for batch in rows.to_batches()
     ]
     return pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
+
+
+def with_columns_of(table: Table, other: Table) -> Table:
+    """A table's rows with the columns of a copy of it that has evolved."""
+    schemas, current = other.metadata.schemas, other.metadata.current_schema_id
+    head = copy(table)
+    head.metadata = table.metadata.model_copy(update={"schemas": schemas, "current_schema_id": current})
+    return head
+
+
+def is_other_value(have: Schema, want: Schema) -> bool:
+    """Whether values become columns by other settings than those of the table: fields, or one column."""
+    names = {column.name for column in want.fields}
+    added = {column.name for column in have.fields} - names
+    return VALUE in added or (VALUE in names and any(not name.startswith("_kafka_") for name in added))
 
 
 def _projected(array: pa.Array, have: IcebergType, want: IcebergType) -> pa.Array:

@@ -8,7 +8,7 @@ one more data file of the snapshot, and the staged ones are deleted by position.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION
 from tabletopic_kernel.table.changes.upsert.lookup import Lookup, Place
 
 _AT_ONCE: Final = 8 * 1024  # rows, of large values
+Rows: TypeAlias = DataFile | pa.Table  # staged ones may be in memory
 
 
 class _Rows(NamedTuple):
@@ -35,7 +36,7 @@ class _Rows(NamedTuple):
 
 def with_kept_values(
     table: Table,
-    files: Sequence[DataFile],
+    files: Sequence[Rows],
     staged: int,
     field_ids: frozenset[int],
     superseded: Mapping[int, Positions],
@@ -60,7 +61,7 @@ def with_kept_values(
 
 
 def _with_sources(
-    table: Table, files: Sequence[DataFile], rows: _Rows, sources: Mapping[str, Mapping[Place, Place]]
+    table: Table, files: Sequence[Rows], rows: _Rows, sources: Mapping[str, Mapping[Place, Place]]
 ) -> Iterator[pa.Table]:
     """Rows with the values of their sources: a part at a time, as values are large, in the sources' order."""
     first = {
@@ -95,7 +96,7 @@ def _sources(rows: set[Place], lacking: set[Place], before: Mapping[Place, Place
     return sources
 
 
-def _note_lacking(table: Table, file: DataFile, index: int, lacking: Mapping[str, set[Place]]) -> None:
+def _note_lacking(table: Table, file: Rows, index: int, lacking: Mapping[str, set[Place]]) -> None:
     for start, batch in _batches(table, file, list(lacking)):
         for places, column in zip(lacking.values(), batch.columns, strict=True):
             places.update((index, start + at) for at in np.flatnonzero(unavailable(column)).tolist())
@@ -109,7 +110,7 @@ def _by_file(places: Iterable[Place]) -> dict[int, Positions]:
 
 
 def _read(
-    table: Table, files: Sequence[DataFile], wanted: Mapping[int, Positions], names: Sequence[str]
+    table: Table, files: Sequence[Rows], wanted: Mapping[int, Positions], names: Sequence[str]
 ) -> _Rows:
     """The rows at ``wanted`` places in the table's columns of now."""
     target = file_schema(table.schema().select(*names))
@@ -124,7 +125,7 @@ def _read(
 
 
 def _batches(
-    table: Table, file: DataFile, names: Sequence[str], wanted: Positions | None = None
+    table: Table, file: Rows, names: Sequence[str], wanted: Positions | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of a file in order, deleted ones, too, with the position of the first of each batch.
 
@@ -133,6 +134,11 @@ def _batches(
     """
     schema, start = table.schema().select(*names), 0
     target = file_schema(schema)
+    if isinstance(file, pa.Table):
+        for batch in file.select(target.names).to_batches(_AT_ONCE):
+            yield start, conform(dict(zip(target.names, batch.columns, strict=True)), len(batch), target)
+            start += len(batch)
+        return
     with table.io.new_input(file.file_path).open() as stream:
         parquet = pq.ParquetFile(stream, pre_buffer=True)
         fields = dict(zip(parquet.schema_arrow.names, shape_of(parquet.schema_arrow), strict=True))

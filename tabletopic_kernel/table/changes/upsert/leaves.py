@@ -6,11 +6,12 @@ types. Position deletes are applied as readers do: within a partition, and to fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
@@ -38,35 +39,66 @@ def rows_schema(columns: UpsertColumns) -> pa.Schema:
 
 
 def read_rows(
-    io: FileIO, location: str, columns: UpsertColumns, file: int | None, deleted: Mask | None = None
+    io: FileIO,
+    location: str,
+    columns: UpsertColumns,
+    file: int | None,
+    deleted: Mask | None = None,
+    keys: pa.Table | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a file, of ``rows_schema``, without those ``deleted``; ``file``: its index, None for deletes.
 
+    With ``keys`` at least the rows that have one, and few others: most rows are copied and joined no further.
     Raises OSError if the storage does not have it.
     """
-    schema = rows_schema(columns)
     with io.new_input(location).open() as stream:
         parquet = pq.ParquetFile(stream, pre_buffer=True)
-        known = dict(_paths(parquet.schema_arrow))
-        known = known or {leaf.field_id: leaf.path for leaf in columns.leaves}  # others added the file
-        ids = [*(leaf.field_id for leaf in columns.leaves), ALL_KEYS.field_id]
-        paths = [known.get(field_id) for field_id in ids]
+        paths = _paths_in(parquet.schema_arrow, columns)
         wanted = [".".join(path) for path in paths if path]
-        start = 0
-        for batch in parquet.iter_batches(_AT_ONCE, columns=wanted, use_threads=False):
-            positions = np.arange(start, start + len(batch))
-            arrays = [
-                _plain(value_of(batch, path), field.type) if path else _missing(field, len(batch))
-                for path, field in zip(paths, schema, strict=False)
-            ]
-            of_file = pa.nulls(len(batch), pa.int32())
-            if file is not None:
-                of_file = pa.repeat(pa.scalar(file, pa.int32()), len(batch))
-            rows = pa.RecordBatch.from_arrays([*arrays, of_file, pa.array(positions)], schema=schema)
-            if deleted is not None:
-                rows = rows.filter(pa.array(~deleted[start : start + len(batch)]))
-            start += len(batch)
-            yield rows
+        batches = parquet.iter_batches(_AT_ONCE, columns=wanted, use_threads=False)
+        yield from _rows(batches, paths, columns, file, deleted, keys)
+
+
+def rows_in_memory(table: pa.Table, columns: UpsertColumns, file: int | None) -> Iterator[pa.RecordBatch]:
+    """As ``read_rows``, of rows or deletes as they are staged."""
+    return _rows(table.to_batches(_AT_ONCE), _paths_in(table.schema, columns), columns, file)
+
+
+def _rows(
+    batches: Iterable[pa.RecordBatch],
+    paths: Sequence[tuple[str, ...] | None],
+    columns: UpsertColumns,
+    file: int | None,
+    deleted: Mask | None = None,
+    keys: pa.Table | None = None,
+) -> Iterator[pa.RecordBatch]:
+    schema, start = rows_schema(columns), 0
+    for whole in batches:
+        stays = np.ones(len(whole), np.bool_) if deleted is None else ~deleted[start : start + len(whole)]
+        for path, field in zip(paths, schema, strict=False):
+            if keys is not None and path and field.name in keys.column_names:
+                values = _plain(value_of(whole, path), field.type)
+                stays &= np.asarray(pc.is_in(values, keys[field.name].combine_chunks()))
+        batch = whole if stays.all() else whole.filter(pa.array(stays))
+        positions = start + np.flatnonzero(stays)
+        start += len(whole)
+        arrays = [
+            _plain(value_of(batch, path), field.type) if path else _missing(field, len(batch))
+            for path, field in zip(paths, schema, strict=False)
+        ]
+        of_file = pa.nulls(len(batch), pa.int32())
+        if file is not None:
+            of_file = pa.repeat(pa.scalar(file, pa.int32()), len(batch))
+        yield pa.RecordBatch.from_arrays([*arrays, of_file, pa.array(positions)], schema=schema)
+
+
+def _paths_in(schema: pa.Schema, columns: UpsertColumns) -> list[tuple[str, ...] | None]:
+    """Where the columns are, and the flag of all keys; None: not there."""
+    known = dict(_paths(schema))
+    known = known or {leaf.field_id: leaf.path for leaf in columns.leaves}  # others added the file
+    return [
+        known.get(field_id) for field_id in (*(leaf.field_id for leaf in columns.leaves), ALL_KEYS.field_id)
+    ]
 
 
 def _paths(fields: Iterable[pa.Field], outer: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:

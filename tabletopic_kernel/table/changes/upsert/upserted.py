@@ -73,7 +73,7 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
             found = lookup.superseded(
                 staged_rows(table, upsert, columns),
                 remembered_rows(table, upsert, columns, change.ledger, before),
-                partial(_live, table, len(upsert.files), columns, live),
+                partial(live_rows, table, len(upsert.files), columns, live),
             )
             staged = len(upsert.files)
             changes = added(change.ledger.changes, _counted(upsert, found, lookup.updated(staged)))
@@ -107,7 +107,7 @@ def _with_rows(table: Table, change: TableChange, parts: Iterable[pa.Table]) -> 
     return replace(change, add=(*change.add, *files))
 
 
-def _live(
+def live_rows(
     table: Table, first: int, columns: UpsertColumns, live: LiveRows, keys: pa.Table | None
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of all files that may have one of the keys; None: of all files."""
@@ -116,7 +116,7 @@ def _live(
         path = entry.data_file.file_path
         if keys is None or may_have.keys_of(entry.data_file):
             deleted = live.deleted_of(partition_of(entry.data_file)).get(path)
-            yield from read_rows(table.io, path, columns, index, deleted)
+            yield from read_rows(table.io, path, columns, index, deleted, keys)
 
 
 class _Files:
@@ -197,15 +197,16 @@ def with_fewer_files(
 
     A deleted key is forgotten once nothing older can arrive, nor is in this commit: by ``newest_ms``, that of
     the ledger before, all partitions were read to a newer timestamp, and there are no dead ``letters``, which
-    a replay could bring.
+    a replay could bring. By the settings none is.
     """
     ledger = change.ledger
     if len(ledger.deleted_keys) <= MOST_FILES:
         return change
     columns = upsert.columns(table)
     oldest = min((newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
-    may_replay = letters.table is not None and bool(letters.tasks(AlwaysTrue()))
-    since_us = None if may_replay else (oldest - CLOCK_TOLERANCE_MS) * 1000
+    keeps_all = upsert.settings.deleted_keys == "forever"
+    keeps_all = keeps_all or (letters.table is not None and bool(letters.tasks(AlwaysTrue())))
+    since_us = None if keeps_all else (oldest - CLOCK_TOLERANCE_MS) * 1000
     paths = locations(table, ledger)
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
         small = _small(table, paths)
