@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from jupyter_server.utils import url_path_join
 from pydantic import Field
 
+from tabletopic_kernel.faces import pages
 from tabletopic_kernel.faces.jupyter_server import answers
 from tabletopic_kernel.faces.jupyter_server.overview import row_of_desired
 from tabletopic_kernel.faces.operations.maintenance import CompactionPlanAnswer, counts_of
@@ -58,12 +59,19 @@ OWN_ROUTES: dict[str, OwnRoute] = {}
 
 
 def _route(
-    verb: Literal["get", "put", "post", "delete"], path: str, status: int = 200, key: str = ""
+    verb: Literal["get", "put", "post", "delete"],
+    path: str,
+    status: int = 200,
+    key: str = "",
+    *,
+    verbatim: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Serve a function at a path; a function of an operation's name serves the operation."""
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        OWN_ROUTES[run.__name__.replace("_", "-")] = OwnRoute(Route(verb, path, status, key), run)
+        OWN_ROUTES[run.__name__.replace("_", "-")] = OwnRoute(
+            Route(verb, path, status, key, verbatim=verbatim), run
+        )
         return run
 
     return register
@@ -207,7 +215,7 @@ def plan_replay(backend: Backend, topic: str, where: LetterCondition = None) -> 
     return backend.workbench.topic(topic).plan_replay(where)
 
 
-@_route("get", "topics/{topic}/letters")
+@_route("get", "topics/{topic}/letters", verbatim=True)
 def letters(backend: Backend, topic: str, where: LetterCondition = None, limit: Limit = 0) -> dict[str, Any]:
     """As `letters TOPIC --json` on the command line."""
     return backend.workbench.topic(topic).letters(where, limit).to_json()
@@ -278,6 +286,15 @@ async def overview(handler: Handler) -> answers.Overview:
     """
     recent = handler.backend.known()
     return await handler.call(handler.backend.first_overview) if recent is None else recent
+
+
+@_route("get", "manual/{page}", verbatim=True)
+def manual(backend: Backend, page: str) -> answers.Page:
+    """A page of the manual, as Markdown.
+
+    By the name of its file, such as `trouble`; the index is `README`.
+    """
+    return {"text": pages.page(page)}
 
 
 @_route("get", "settings-schema")

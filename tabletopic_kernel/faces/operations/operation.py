@@ -165,6 +165,7 @@ class Route:
         key: the body is an object with the result under this key.
         checks_topic: refuses deleted topics, whose tables the operation supports.
         notes: added to the summary in its description.
+        verbatim: its texts are no messages, so commands in them stay as they are.
     """
 
     verb: Literal["get", "put", "post", "delete"]
@@ -173,6 +174,7 @@ class Route:
     key: str = ""
     checks_topic: bool = False
     notes: str = ""
+    verbatim: bool = False
 
 
 @dataclass(frozen=True)

@@ -281,6 +281,14 @@ def test_a_topic_that_is_not_there_is_not_to_be_switched_on(bench: FakeWorkbench
         bench.desired_topic("z")
 
 
+def test_a_page_of_the_manual_is_an_output(run: Callable[[str], Any]) -> None:
+    """%topic docs draws a page, or a section by a word of its heading, without any server."""
+    with capture_output() as printed:
+        run("%topic docs trouble lag")
+    (page,) = printed.outputs
+    assert page.data["text/markdown"].startswith("## The lag does not fall")
+
+
 def test_help_is_the_manual(shell: InteractiveShell) -> None:
     """%topic? names all words in twenty lines, and where the rest is; --help prints and runs nothing."""
     text = shell.find_line_magic("topic").__doc__
