@@ -142,7 +142,7 @@ class Pages {
       this._manual = new Manual(this._model.api, this._rendermime, this._trans);
       this._app.shell.add(this._manual, 'main', { mode: 'split-right' });
     }
-    this._manual.show(page, word);
+    this._manual.turnTo(page, word);
     this._app.shell.activateById(this._manual.id);
   }
 

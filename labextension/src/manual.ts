@@ -22,23 +22,23 @@ export class Manual extends Widget {
   constructor(
     private readonly _api: TopicApi,
     private readonly _rendermime: IRenderMimeRegistry,
-    private readonly _trans: TranslationBundle
+    trans: TranslationBundle
   ) {
     super();
     this.id = 'tabletopic-manual';
-    this.title.label = _trans.__('Table Topic manual');
+    this.title.label = trans.__('Table Topic manual');
     this.title.icon = helpIcon;
     this.title.closable = true;
     this.addClass('jp-TableTopic');
     this.addClass(css('manual'));
-    this._back = textButton(_trans.__('Back'), () => this._turnBack());
-    const contents = textButton(_trans.__('Contents'), () => this.show());
-    this.node.append(h('nav', { 'aria-label': _trans.__('Manual') }, this._back, contents), this._text);
+    this._back = textButton(trans.__('Back'), () => this._turnBack());
+    const contents = textButton(trans.__('Contents'), () => this.turnTo());
+    this.node.append(h('nav', { 'aria-label': trans.__('Manual') }, this._back, contents), this._text);
     this._text.addEventListener('click', event => this._follow(event));
   }
 
   /** Show a page, from the section with this anchor or with this word in its heading. */
-  show(page = INDEX, word = ''): void {
+  turnTo(page = INDEX, word = ''): void {
     this._places.push({ page, word });
     void this._draw();
   }
@@ -88,7 +88,7 @@ export class Manual extends Widget {
     event.stopPropagation();
     const [path, anchor] = href.split('#');
     const page = path?.split('/').at(-1)?.replace(/\.md$/, '') || this._places.at(-1)?.page;
-    this.show(page, decodeURIComponent(anchor ?? ''));
+    this.turnTo(page, decodeURIComponent(anchor ?? ''));
   }
 
   private readonly _back: HTMLButtonElement;
