@@ -33,6 +33,7 @@ export class Manual extends Widget {
     this.addClass(css('manual'));
     this._back = textButton(trans.__('Back'), () => this._turnBack());
     const contents = textButton(trans.__('Contents'), () => this.turnTo());
+    this._text.setAttribute('aria-label', trans.__('Page'));
     this.node.append(h('nav', { 'aria-label': trans.__('Manual') }, this._back, contents), this._text);
     this._text.addEventListener('click', event => this._follow(event));
   }
@@ -92,7 +93,7 @@ export class Manual extends Widget {
   }
 
   private readonly _back: HTMLButtonElement;
-  private readonly _text = h('div', { class: css('manualText'), tabindex: '0' });
+  private readonly _text = h('div', { class: css('manualText'), role: 'region', tabindex: '0' });
   private readonly _places: IPlace[] = [];
 }
 
