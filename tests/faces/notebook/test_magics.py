@@ -283,10 +283,10 @@ def test_a_topic_that_is_not_there_is_not_to_be_switched_on(bench: FakeWorkbench
         bench.desired_topic("z")
 
 
-def test_a_page_of_the_manual_is_an_output(run: Callable[[str], Any]) -> None:
+def test_a_page_of_the_manual_is_an_output(shell: InteractiveShell) -> None:
     """%topic docs draws a page, or a section by a word of its heading, without any server."""
     with capture_output() as printed:
-        run("%topic docs trouble lag")
+        assert shell.run_cell("%topic docs trouble lag").success
     (page,) = printed.outputs
     assert page.data["text/markdown"].startswith("## The lag does not fall")
 
