@@ -164,8 +164,6 @@ class Route:
         status: for a success; 202 and 204 have no body.
         key: the body is an object with the result under this key.
         checks_topic: refuses deleted topics, whose tables the operation supports.
-        notes: added to the summary in its description.
-        verbatim: its texts are no messages, so commands in them stay as they are.
     """
 
     verb: Literal["get", "put", "post", "delete"]
@@ -173,8 +171,8 @@ class Route:
     status: int = 200
     key: str = ""
     checks_topic: bool = False
-    notes: str = ""
-    verbatim: bool = False
+    notes: str = ""  # added to the summary in its description
+    verbatim: bool = False  # its texts are no messages: commands in them stay
 
 
 @dataclass(frozen=True)
