@@ -295,7 +295,9 @@ def types_of(examples: Iterable[Example], missing: str = "") -> str:
 def states_of_the_sidebar() -> str:
     """``render/states.py`` in TypeScript."""
     rows = "\n".join(
-        f"  {state}: {{ text: '{words.word}', tone: '{words.tone}' }}," for state, words in STATES.items()
+        f"  {state}: {{ text: '{words.word}', tone: '{words.tone}'"
+        + (f", section: '{words.section}' }}," if words.section else " },")
+        for state, words in STATES.items()
     )
     return f"""\
 // Written by `python -m docs.generate` from tabletopic_kernel/render/states.py.
@@ -303,8 +305,15 @@ def states_of_the_sidebar() -> str:
 /** How much attention something needs. Each has a colour and a sign: colour is never the only cue. */
 export type Tone = {" | ".join(f"'{tone}'" for tone in get_args(Tone))};
 
-/** The word and tone of each state, and of each reason why a topic is late. */
-export const STATES: Readonly<Record<string, {{ readonly text: string; readonly tone: Tone }}>> = {{
+/** Its word and tone, and the section of the page on trouble that says what to do. */
+interface IState {{
+  readonly text: string;
+  readonly tone: Tone;
+  readonly section?: string;
+}}
+
+/** Each state, and each reason why a topic is late. */
+export const STATES: Readonly<Record<string, IState>> = {{
 {rows.removesuffix(",")}
 }};
 """

@@ -253,6 +253,11 @@ export class TopicApi {
     return this.ask('POST', ['quickstart']);
   }
 
+  /** A page of the manual, as Markdown. */
+  page(name: string): Promise<{ readonly text: string }> {
+    return this.ask('GET', ['manual', name]);
+  }
+
   /** Address of the dashboard's page. */
   dashboardUrl(topic: string | null, dark: boolean): string {
     const query: Record<string, string> = { theme: dark ? 'dark' : 'default' };

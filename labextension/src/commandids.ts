@@ -3,6 +3,7 @@ export namespace CommandIDs {
   export const show = 'tabletopic:show';
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
+  export const manual = 'tabletopic:manual';
   export const quickstart = 'tabletopic:quickstart';
   export const startStack = 'tabletopic:start-stack';
   export const stopStack = 'tabletopic:stop-stack';
@@ -51,6 +52,8 @@ export namespace CommandIDs {
     stopHost,
     null,
     startStack,
-    stopStack
+    stopStack,
+    null,
+    manual
   ];
 }

@@ -23,7 +23,7 @@ import type { IRow } from './api';
 import { reasonOf } from './api';
 import { CommandIDs } from './commandids';
 import { expireSnapshots } from './expire';
-import { dashboardIcon, topicIcon } from './icons';
+import { dashboardIcon, helpIcon, topicIcon } from './icons';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
 import { replayLetters } from './replay';
@@ -36,6 +36,7 @@ export interface IScreens {
   showSidebar(): void;
   openDashboard(topic: string | null): void;
   openSettings(topic: string): void;
+  openManual(page?: string, word?: string): void;
   openNotebook(path: string): Promise<unknown>;
   insertCell(source: string): Promise<unknown>;
 }
@@ -291,6 +292,12 @@ function addGeneral(
     caption: trans.__('Update the list now'),
     icon: refreshIcon,
     execute: () => model.refresh()
+  });
+  add(CommandIDs.manual, {
+    label: trans.__('Table Topic Manual'),
+    caption: trans.__('How to use, operate and repair table topics'),
+    icon: helpIcon,
+    execute: () => screens.openManual()
   });
   add(CommandIDs.quickstart, {
     label: args => (args.card === true ? trans.__('Table Topic quickstart') : trans.__('Open the Quickstart Notebook')),

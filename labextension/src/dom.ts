@@ -45,9 +45,31 @@ export function setWords(element: Element, text: string): void {
   }
 }
 
-/** Text with `…` as code. */
+/** A page of the manual that a message names. */
+const PAGE = /(“Manual: [^”]+”)/;
+
+/** Text with `…` as code, and pages of the manual as links. */
 export function words(text: string): (Node | string)[] {
-  return text.split('`').map((part, index) => (index % 2 === 1 ? h('code', {}, part) : part));
+  return text
+    .split('`')
+    .flatMap((part, index) =>
+      index % 2 === 1 ? [h('code', {}, part)] : part.split(PAGE).map((piece, at) => (at % 2 === 1 ? pageLink(piece) : piece))
+    );
+}
+
+function pageLink(text: string): HTMLElement {
+  return h('a', { href: '#', 'data-tabletopic-page': text.slice('“Manual: '.length, -1) }, text);
+}
+
+/** Open a page when its link is clicked, wherever it is. */
+export function followPageLinks(open: (page: string) => void): void {
+  document.body.addEventListener('click', event => {
+    const link = event.target instanceof Element ? event.target.closest('[data-tabletopic-page]') : null;
+    if (link !== null) {
+      event.preventDefault();
+      open(link.getAttribute('data-tabletopic-page') ?? '');
+    }
+  });
 }
 
 /** Set an attribute if it differs, or with null remove it. */

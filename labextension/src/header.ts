@@ -5,7 +5,7 @@ import type { IHostState, IOverview } from './api';
 import { Chip } from './chip';
 import { css, h, iconButton, setBusy, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
-import { dashboardIcon } from './icons';
+import { dashboardIcon, helpIcon } from './icons';
 import type { IWord } from './words';
 
 /** The header's content. */
@@ -20,6 +20,7 @@ export interface IHeaderData {
 export interface IHeaderActions {
   refresh(): void;
   dashboard(): void;
+  manual(): void;
   menu(at: DOMRect): void;
   startStack(): void;
   startHost(): void;
@@ -63,6 +64,7 @@ export class Header implements IView<IHeaderData> {
         h('h2', {}, _trans.__('Table topics')),
         iconButton(refreshIcon, _trans.__('Refresh now'), actions.refresh),
         iconButton(dashboardIcon, _trans.__('Open the dashboard'), actions.dashboard),
+        iconButton(helpIcon, _trans.__('Open the manual'), actions.manual),
         menu
       ),
       this._away,

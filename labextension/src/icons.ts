@@ -13,6 +13,17 @@ export const topicIcon = new LabIcon({
 </svg>`
 });
 
+/** A question mark in a circle. */
+export const helpIcon = new LabIcon({
+  name: 'tabletopic:help',
+  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
+  <g class="jp-icon3" stroke="#616161" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">
+    <path fill="none" d="M12 3a9 9 0 1 1 0 18a9 9 0 0 1 0-18z" />
+    <path fill="none" d="M9.5 9.5a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1 1-1.1 1.8M12 16.8v.1" />
+  </g>
+</svg>`
+});
+
 /** A rising and falling line. */
 export const dashboardIcon = new LabIcon({
   name: 'tabletopic:dashboard',

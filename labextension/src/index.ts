@@ -13,9 +13,11 @@ import { addGestures } from './cells/rows';
 import { CommandIDs } from './commandids';
 import { addCommands } from './commands';
 import { DashboardFrame } from './dashboard';
+import { followPageLinks } from './dom';
 import { SettingsForm } from './form/settingsform';
 import { addResults } from './grid/renderer';
 import { addCards } from './launcher';
+import { Manual } from './manual';
 import { WorkbenchModel } from './model';
 import { Notices } from './notices';
 import { DEFAULT_OPTIONS, followOptions } from './options';
@@ -60,7 +62,8 @@ function activate(
   const warnLagSeconds = () => options.warnLagSeconds;
   const sidebar = new Sidebar({ model, commands: app.commands, trans, warnLagSeconds });
   const showSidebar = () => app.shell.activateById(sidebar.id);
-  const pages = new Pages(app, model, themes, trans);
+  const pages = new Pages(app, model, themes, rendermime, trans);
+  followPageLinks(page => pages.openManual(...page.split(' ')));
 
   addCommands(
     app.commands,
@@ -70,6 +73,7 @@ function activate(
       showSidebar,
       openDashboard: topic => pages.openDashboard(topic),
       openSettings: topic => pages.openSettings(topic),
+      openManual: () => pages.openManual(),
       openNotebook: path => app.commands.execute('docmanager:open', { path }),
       insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
     },
@@ -110,6 +114,7 @@ class Pages {
     private readonly _app: JupyterFrontEnd,
     private readonly _model: WorkbenchModel,
     private readonly _themes: IThemeManager | null,
+    private readonly _rendermime: IRenderMimeRegistry | null,
     private readonly _trans: ReturnType<ITranslator['load']>
   ) {}
 
@@ -126,6 +131,19 @@ class Pages {
       return page;
     };
     this._open(this._settings, page => page.content.topic === topic, open);
+  }
+
+  /** At a section, by a word of its heading; one tab for all pages. */
+  openManual(page?: string, word?: string): void {
+    if (this._manual === null || this._manual.isDisposed) {
+      if (this._rendermime === null) {
+        return;
+      }
+      this._manual = new Manual(this._model.api, this._rendermime, this._trans);
+      this._app.shell.add(this._manual, 'main', { mode: 'split-right' });
+    }
+    this._manual.turnTo(page, word);
+    this._app.shell.activateById(this._manual.id);
   }
 
   restore(restorer: ILayoutRestorer): void {
@@ -157,6 +175,7 @@ class Pages {
     this._app.shell.activateById(page.id);
   }
 
+  private _manual: Manual | null = null;
   private readonly _dashboards = new WidgetTracker<MainAreaWidget<DashboardFrame>>({ namespace: 'tabletopic-dashboard' });
   private readonly _settings = new WidgetTracker<MainAreaWidget<SettingsForm>>({ namespace: 'tabletopic-settings' });
 }

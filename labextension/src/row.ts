@@ -7,7 +7,7 @@ import { css, h, iconButton, iconElement, setAttribute, setShown, setText, setWo
 import type { IView } from './dom';
 import type { RowDetails } from './details';
 import { Switch } from './switch';
-import { ago, duration, lagText, number, stateWord } from './words';
+import { ago, duration, lagText, number, stateWord, withPage } from './words';
 import type { IWord } from './words';
 
 /** A row, and what else the model knows about it. */
@@ -80,7 +80,7 @@ export class TopicRow implements IView<IRowData> {
     setAttribute(this._lag, 'title', this._lagTitle(row, late ? data.warnLagSeconds : null));
     this._showFacts(on ? this._factsOf(data) : []);
     this._letters.update(on ? this._lettersOf(row) : null);
-    const why = stale && row.state !== 'failed' ? null : row.error ?? row.delay_reason;
+    const why = stale && row.state !== 'failed' ? null : withPage(row.error ?? row.delay_reason, row);
     setWords(this._error, why ?? '');
     setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
     setShown(this._error, why !== null);

@@ -31,6 +31,12 @@ export function stateWord(row: IRow, trans: TranslationBundle, stale = false): I
   return words === undefined ? { text: state, tone: 'quiet' } : { text: trans.__(words.text), tone: words.tone };
 }
 
+/** The reason for a row's state, and the section of the manual on it. */
+export function withPage(reason: string | null, row: IRow): string | null {
+  const section = STATES[standingOf(row)]?.section;
+  return reason === null || section === undefined ? reason : `${reason} (see “Manual: trouble ${section}”)`;
+}
+
 /** How far the table is behind, short enough for a sidebar: records, and the age of the oldest. */
 export function lagText(records: number | null, seconds: number | null, trans: TranslationBundle): string {
   if (records === null) {

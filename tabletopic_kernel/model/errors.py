@@ -7,9 +7,10 @@ programs: they are masked when the error is created.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from tabletopic_kernel.model.redact import redact
 
@@ -20,6 +21,13 @@ BROKER: Final = "the broker"
 SUBJECT: Final = "the subject"  # it has no schema
 RECORDS: Final = "the records"  # too many cannot become rows
 CATALOG_SECTION: Final = "catalog"  # of the settings; that of a further catalog is ``catalogs.<name>``
+_SECTION: Final = re.compile(r"\[(kafka|registry|catalog|spark)")  # of the settings, in a message
+SECTION_PAGES: Final = {
+    "kafka": "your-servers kafka",
+    "registry": "your-servers registry",
+    CATALOG_SECTION: "your-servers catalog",
+    "spark": "spark-cluster errors",
+}
 
 
 class Verdict(StrEnum):
@@ -65,8 +73,11 @@ class Trouble:
 class TableTopicError(Exception):
     """Base of all errors of this package; its argument is a text or a ``Trouble``.
 
-    ``system``: what a text is about; a ``Trouble`` has its own.
+    ``system``: what a text is about; a ``Trouble`` has its own. ``page`` of the manual on this kind, with a word
+    of a heading, as ``tabletopic docs`` takes them; empty if the message is all there is to say.
     """
+
+    page: ClassVar[str] = ""
 
     def __init__(self, *arguments: object, system: str = "") -> None:
         super().__init__(*map(_masked, arguments))
@@ -86,6 +97,16 @@ class TableTopicError(Exception):
         if isinstance(self, RetryableError | OutcomeUnknownError):
             return Verdict.WAIT
         return Verdict.BUG if isinstance(self, InternalError) else Verdict.ACT
+
+    @property
+    def advice(self) -> str:
+        """The message, and where the manual has more: what faces show."""
+        message = str(self)
+        if not self.page:
+            return message
+        section = _SECTION.search(message)
+        page = SECTION_PAGES[section[1]] if section else self.page
+        return f"{message} (see `tabletopic docs {page}`)"
 
     def behind(self, doing: str) -> Trouble | str:
         """What is wrong, behind the beginning of a sentence: the argument of another error."""
@@ -112,6 +133,8 @@ def _masked(argument: object) -> object:
 class RetryableError(TableTopicError):
     """A dependency is down or busy: retry with backoff (invariant I9)."""
 
+    page = "trouble waiting"
+
 
 class LoginRefusedError(RetryableError):
     """A server rejects the login or the certificate: report it at once, and retry after a minute.
@@ -122,6 +145,8 @@ class LoginRefusedError(RetryableError):
 
 class OutcomeUnknownError(TableTopicError):
     """A commit was sent but not answered: look it up in the table before anything else (I4)."""
+
+    page = "failures servers"
 
 
 class UsageError(TableTopicError):
@@ -135,9 +160,13 @@ class UnknownTopicError(UsageError):
 class SettingsError(UsageError):
     """A setting is unknown or wrong; the message names source, key and allowed values."""
 
+    page = "settings"
+
 
 class ProjectionError(UsageError):
     """An unusable projection: its form is not allowed, or it does not match the columns."""
+
+    page = "transforms projection"
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the projection cannot be used: {why}")
@@ -155,21 +184,31 @@ class ExpectationError(ProjectionError):
 class ActionNeededError(TableTopicError):
     """Work stopped and the user must decide: foreign table, gap, re-created topic, bad record."""
 
+    page = "trouble"
+
 
 class ResumeError(ActionNeededError):
     """As above, and the message says what resuming the topic does."""
+
+    page = "trouble failed"
 
 
 class BadRecordError(ActionNeededError):
     """A record that cannot become a row."""
 
+    page = "dead-letters fix"
+
 
 class ReusedIdError(ActionNeededError):
     """The registry has another text for the id of a schema that the table knows."""
 
+    page = "types again"
+
 
 class GapError(ActionNeededError):
     """Records were deleted before they were read; ``missing``: partition → (next, first available)."""
+
+    page = "trouble failed"
 
     def __init__(self, missing: dict[int, tuple[int, int]], message: str) -> None:
         super().__init__(message)
@@ -178,6 +217,8 @@ class GapError(ActionNeededError):
 
 class StackError(ActionNeededError):
     """The embedded stack could not be started, found or stopped."""
+
+    page = "trouble stack"
 
 
 class HeadMovedError(TableTopicError):

@@ -57,7 +57,8 @@ _VARYING: Final = frozenset(("random", "uuid", "uuidv4", "uuidv7", "gen_random_u
 def check_sealed(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Raise UsageError unless the text is one SELECT, of parts and functions that reach nothing else."""
     row = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
-    tree = json.loads(row[0]) if row else {"error": True}
+    assert row is not None
+    tree: dict[str, Any] = json.loads(row[0])
     if tree["error"]:
         wrong = tree.get("error_type") == "parser"
         raise UsageError(str(tree["error_message"]) if wrong else _REFUSED)

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Route, expect
 
+from tabletopic_kernel.faces import pages
 from tabletopic_kernel.model.progress.delay import Delay
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.pages import LabPage
@@ -141,6 +142,25 @@ def test_a_refused_click_says_why(page: LabPage, api: FakeApi) -> None:
     expect(page.switch("clicks")).to_have_attribute("aria-checked", "false")
     page.row("clicks").get_by_role("button", name="Dismiss").click()
     expect(page.row("clicks").get_by_role("alert")).to_be_hidden()
+
+
+def test_an_error_leads_to_its_page(page: LabPage, api: FakeApi) -> None:
+    """The link behind it opens the manual at the section; links there lead on, and Back back."""
+    api.topics = [running("carts", state="failed", standing="failed", error="its table was dropped")]
+    for name in ("README", "trouble", "dead-letters"):
+        api.answers["GET", f"manual/{name}"] = (200, {"text": pages.page(name)})
+    page.open()
+    page.row("carts").get_by_role("link", name="“Manual: trouble failed”").click()
+    manual = page.page.locator("#tabletopic-manual")
+    section = manual.get_by_role("heading", name="The state is failed")
+    expect(section).to_be_in_viewport()
+    page.shot("manual")
+    manual.get_by_role("link", name="dead letters").last.click()
+    expect(manual.get_by_role("heading", name="Dead letters: inspect")).to_be_in_viewport()
+    manual.get_by_role("button", name="Back").click()
+    expect(section).to_be_in_viewport()
+    page.button("Open the manual").click()
+    expect(manual.get_by_role("heading", name="The manual")).to_be_in_viewport()
 
 
 def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:

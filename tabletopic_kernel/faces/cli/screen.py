@@ -61,7 +61,7 @@ def side() -> Console:
 def error(what: TableTopicError) -> None:
     """Print an error on stderr."""
     with contextlib.suppress(OSError):  # stderr was closed
-        side().print(f"[bold red]error:[/] {escape(str(what))}")
+        side().print(f"[bold red]error:[/] {escape(what.advice)}")
 
 
 def note(message: str) -> None:

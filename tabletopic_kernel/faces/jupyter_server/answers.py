@@ -145,3 +145,9 @@ class Quickstart(TypedDict):
     """Where the notebook is among the server's files."""
 
     path: str
+
+
+class Page(TypedDict):
+    """A page of the manual."""
+
+    text: Annotated[str, Field(description="Markdown; its links are relative to the page's folder")]

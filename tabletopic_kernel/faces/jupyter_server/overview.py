@@ -75,7 +75,7 @@ class OverviewMaker:
                 figures = summed(topics)
             except TableTopicError as error:
                 state = "starting" if self.servers.doing.state == "starting" else "unreachable"
-                detail, figures = detail or str(error), _known(last)
+                detail, figures = detail or error.advice, _known(last)
             except Exception as error:  # the page shows it
                 _LOG.exception("overview")
                 detail = f"unexpected {error_of(error)}; the Jupyter server's log has the trace"
@@ -93,13 +93,13 @@ class OverviewMaker:
         try:
             self.in_force.settings()
         except SettingsError as error:
-            return "unreachable", f"the settings are wrong: {error}", None
+            return "unreachable", f"the settings are wrong: {error.advice}", None
         try:
             return "ready", "", self.in_force.workbench()
         except NoServersError as error:
             return "none", doing.detail if doing.state == "failed" else str(error), None
         except TableTopicError as error:
-            return "unreachable", str(error), None
+            return "unreachable", error.advice, None
 
     def _own(self) -> bool:
         try:

@@ -75,10 +75,10 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         """Run work that may block in a thread."""
         return await self.backend.call(work, *arguments)
 
-    def answer(self, body: Any, status: int = 200) -> None:
-        """Write JSON, with next steps in the sidebar's words."""
+    def answer(self, body: Any, status: int = 200, *, verbatim: bool = False) -> None:
+        """Write JSON, with next steps in the sidebar's words unless its texts stay as they are."""
         self.set_status(status)
-        self.finish(json.dumps(values_for_face(body, Face.SIDEBAR)))
+        self.finish(json.dumps(body if verbatim else values_for_face(body, Face.SIDEBAR)))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """Do not log user errors and unavailable servers."""
@@ -94,7 +94,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         """Write the message, for people."""
         error = (kwargs.get("exc_info") or (None, None))[1]
         if isinstance(error, TableTopicError):
-            message = str(error)
+            message = error.advice
         elif isinstance(error, HTTPError):
             message = error.log_message or responses.get(status_code, "")
         else:
@@ -172,7 +172,8 @@ class Endpoint:
             handler.finish()
         elif status != 302:
             body = {} if result is None else without_long_numbers(plain(result))
-            handler.answer({self.route.key: body} if self.route.key else body, status)
+            keyed = {self.route.key: body} if self.route.key else body
+            handler.answer(keyed, status, verbatim=self.route.verbatim)
 
 
 def without_long_numbers(value: Any) -> Any:

@@ -105,7 +105,7 @@ class Servers:
             local_stack(settings, self._report).up()
             self._set(Doing())
         except TableTopicError as error:
-            self._set(Doing("failed", str(error)))
+            self._set(Doing("failed", error.advice))
         except Exception as error:
             logs = f"{settings.state_dir}/logs"
             self._set(Doing("failed", f"the local stack could not be started: {error!r}; see {logs}"))

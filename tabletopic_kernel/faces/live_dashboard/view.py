@@ -163,7 +163,7 @@ class Known(View):
 def words(error: Exception) -> str:
     """The text of an error: of ours, of the broker's client, or an unexpected one."""
     if isinstance(error, KafkaException):
-        return str(RetryableError(error.args[0].str()))
+        return RetryableError(error.args[0].str()).advice
     if isinstance(error, TableTopicError):
-        return str(error)
+        return error.advice
     return f"unexpected {error_of(error)}; the dashboard's log has the trace"

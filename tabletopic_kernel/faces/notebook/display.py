@@ -35,10 +35,10 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
         try:
             return magic(*args, **kwargs)
         except UsageError as error:
-            raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
+            raise CellUsageError(escape_commands(for_face(error.advice, Face.NOTEBOOK))) from None
         except TableTopicError as error:
             name = type(error).__name__.removesuffix("Error")
-            raise _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}") from None
+            raise _shown_as(error, f"{name}: {for_face(error.advice, Face.NOTEBOOK)}") from None
         except KeyboardInterrupt as interrupt:
             # Raised again, so that the following cells do not run.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None

@@ -40,7 +40,7 @@ rows of an earlier cell. Tables of the catalog win over variables of the same na
 
 $name in the SQL refers to the variable of that name; its value is bound, never pasted into the text.
 result << SELECT ... keeps all rows in a variable: a DataFrame, or the form of --as. The line below
-the rows says how fresh the tables are.
+the rows says how fresh the tables are. `%topic docs query` is on other engines, `%topic docs live` on --live.
 
   %lake SELECT count(*) FROM clicks
 

@@ -38,7 +38,7 @@ def manual() -> str:
     width = max(map(len, panels))
     lists = [f"  {panel:{width}}  {', '.join(names)}" for panel, names in panels.items()]
     ending = "`%topic --help` says what each does, `%topic enable --help` has its options."
-    pages = "`tabletopic docs` in a terminal shows the manual; its page `trouble` is by symptom."
+    pages = "`%topic docs` shows the manual, `%topic docs trouble` what to do about a symptom."
     return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {ending}", pages])
 
 

@@ -11,7 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from IPython.core.getipython import get_ipython
+from IPython.display import Markdown, display
 
+from tabletopic_kernel.faces import pages
 from tabletopic_kernel.faces.notebook.display import Bar, Place
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import OPERATIONS, Operation, patterns, topics
@@ -241,6 +243,17 @@ def down(session: Session) -> Grid:
     return lines("the local stack is stopped; topics and tables stay on disk")
 
 
+def docs(
+    session: Session,
+    page: Annotated[
+        str | None, Option("Its name; without it the index", metavar="PAGE", positional=True)
+    ] = None,
+    word: Annotated[str | None, Option("Word of a heading on it", metavar="WORD", positional=True)] = None,
+) -> None:
+    """Show a page of the manual, or its section with a word in the heading."""
+    display(Markdown(pages.page(page, word or "")))  # type: ignore[no-untyped-call]
+
+
 # --- all words ----------------------------------------------------------------------------------------------
 
 _OWN: dict[str, Callable[..., Grid | None]] = {
@@ -259,7 +272,7 @@ def _word(operation: Operation[..., Any]) -> Word:
 
 # In the order of the help.
 WORDS = (
-    {run.__name__: Word("Servers and settings", run, run, run) for run in (up, down)}
+    {run.__name__: Word("Servers and settings", run, run, run) for run in (up, down, docs)}
     | {operation.name: _word(operation) for operation in OPERATIONS}
     | {"host": Word("Servers and settings", host, host, host)}
 )

@@ -39,6 +39,7 @@ MAGICS: Mapping[str, str] = {each.name: f"%topic {each.name}" for each in OPERAT
     "serve": "%topic host start",
     "dashboard": "%dashboard",
     "query": "%lake",
+    "docs": "%topic docs",
 }
 # The labels on the sidebar's buttons and in a topic's menu.
 BUTTONS: Mapping[str, str] = {each.name: each.button for each in OPERATIONS if each.button} | {
@@ -77,6 +78,8 @@ def values_for_face(value: T, face: Face) -> T:
 
 def _action(command: str, arguments: str, face: Face) -> str:
     terminal = f"`tabletopic {command}{arguments}` in a terminal"
+    if face is Face.SIDEBAR and command == "docs":  # a link there, see dom.ts
+        return f"“Manual:{arguments or ' README'}”"
     if face is Face.SIDEBAR:
         return f"“{BUTTONS[command]}”" if command in BUTTONS else terminal
     if command not in MAGICS:
@@ -92,5 +95,5 @@ def topic_html(topic: TableTopic) -> str:
     try:
         grid = status_facts(topic.status())
     except TableTopicError as error:
-        grid = facts(topic.name, {"": str(error)})
+        grid = facts(topic.name, {"": error.advice})
     return grid.with_texts(partial(for_face, face=Face.NOTEBOOK)).html()

@@ -164,7 +164,6 @@ class Route:
         status: for a success; 202 and 204 have no body.
         key: the body is an object with the result under this key.
         checks_topic: refuses deleted topics, whose tables the operation supports.
-        notes: added to the summary in its description.
     """
 
     verb: Literal["get", "put", "post", "delete"]
@@ -172,7 +171,8 @@ class Route:
     status: int = 200
     key: str = ""
     checks_topic: bool = False
-    notes: str = ""
+    notes: str = ""  # added to the summary in its description
+    verbatim: bool = False  # its texts are no messages: commands in them stay
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError, error_of
 
 Status = Literal["ok", "warn", "fail"]
+# Of the manual, with a word of a heading, by a check's name, which may have a catalog's name behind it.
+PAGES: Mapping[str, str] = {
+    "Python": "install environment",
+    "Kafka reader": "install environment",
+    "JDK": "install need",
+    "Java libraries": "install internet",
+    "query extensions": "install internet",
+    "limits": "install need",
+    "disk space": "install need",
+    "state folder": "files state",
+    "ports": "trouble stack",
+    "servers": "trouble stack",
+    "login": "security machine",
+    "broker": "your-servers kafka",
+    "rights": "your-servers rights",
+    "registry": "your-servers registry",
+    "catalog": "your-servers catalog",
+    "storage": "your-servers storage",
+    "Spark": "spark-cluster errors",
+    "hosts": "trouble host",
+    "logs": "cut-log",
+}
 
 
 @dataclass(frozen=True)
@@ -19,6 +41,13 @@ class Check:
     status: Status
     detail: str
     remedy: str = ""
+
+    def with_page(self) -> Check:
+        """The same; the remedy of a failure also names the page of the manual."""
+        if self.status == "ok":
+            return self
+        see = f"see `tabletopic docs {PAGES.get(self.name) or PAGES[self.name.partition(' ')[0]]}`"
+        return replace(self, remedy=f"{self.remedy} ({see})" if self.remedy else see)
 
 
 class Failed(TableTopicError):  # noqa: N818 - never leaves this folder

@@ -20,6 +20,10 @@ _START = "start the local stack with `tabletopic up`, or name your servers in ta
 
 def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     """Run all checks in order; never raises."""
+    return map(Check.with_page, _checks(loaded))
+
+
+def _checks(loaded: LoadedSettings) -> Iterator[Check]:
     state_dir = Path(loaded.settings.state_dir)
     yield checked("Python", machine.python)
     yield checked("Kafka reader", machine.kafka_reader)
@@ -34,7 +38,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
         servers = find_servers(loaded.settings)
         away = servers.away()
     except TableTopicError as error:
-        yield Check("servers", "warn", first_line(error), _START)
+        yield Check("servers", "warn", first_line(error))
         yield from _check_servers(_named(loaded.settings))
         return
     if servers.local and machine.stack(state_dir, servers.local) is not None:
@@ -78,6 +82,6 @@ def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]
     if name:
         servers.catalogs[name] = {**properties, "name": name}
     for check in _check_servers(servers):
-        yield replace(check, name=check.name.partition(" ")[0])
+        yield replace(check.with_page(), name=check.name.partition(" ")[0])
         if check.status == "fail":  # later checks would fail in the same way
             return

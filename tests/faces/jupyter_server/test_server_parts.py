@@ -186,7 +186,7 @@ def test_hosts_start_with_it(in_force: SettingsInForce, fake_stack: type[FakeSta
     fake_stack.fails = "Port 9092 is not free"
     fake_stack.go.set()
     backend.start_stack()
-    until(lambda: backend.first_overview()["servers"]["detail"] == "Port 9092 is not free")
+    until(lambda: "Port 9092 is not free (see" in backend.first_overview()["servers"]["detail"])
     assert not started.is_set()
     fake_stack.fails = None
     backend.start_stack()

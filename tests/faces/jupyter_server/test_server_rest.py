@@ -22,6 +22,7 @@ from docs.openapi import openapi
 from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
 from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
+from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
 from tabletopic_kernel.model.progress.events import Committed, Enabled, Progress
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -95,6 +96,7 @@ def described(path: str, verb: str, code: int) -> dict[str, Any] | None:
     [
         ("get", "overview", "overview", None, 200),
         ("get", "settings-schema", "settings-schema", None, 200),
+        ("get", "manual/{page}", "manual/trouble", None, 200),
         ("get", "topics/{topic}", "topics/clicks", None, 200),
         ("put", "topics/{topic}", "topics/clicks", {"settings": {"commit_interval_ms": "2s"}}, 202),
         ("post", "topics/{topic}/plan", "topics/clicks/plan", {"settings": {}}, 200),
@@ -224,6 +226,8 @@ def test_a_foreign_page_cannot_change_anything(live: LiveServer, bench: FakeWork
         ("GET", "topics/nope/schema", None, 404, "there is no topic 'nope'"),
         ("GET", "topics/nope/history", None, 404, "there is no topic 'nope'"),
         ("DELETE", "host", None, 409, "end elsewhere-1-ab where it was started"),
+        ("GET", "manual/troble", None, 400, "there is no page troble"),
+        ("GET", "manual/..%2F..%2Fpyproject", None, 400, "there is no page"),
         ("POST", "topics/clicks/explode", None, 404, ""),
         ("PATCH", "topics/clicks", {}, 405, ""),
     ],
@@ -248,10 +252,10 @@ def test_mistakes_are_told(live: LiveServer, verb: str, path: str, body: Any, co
     ],
 )
 def test_errors_keep_their_words(live: LiveServer, bench: FakeWorkbench, error: Any, code: int) -> None:
-    """The status says who has to act; the message is the workbench's own."""
+    """The status says who has to act; the message is the workbench's own, with its page of the manual."""
     bench.error = error
     reply = live.api("POST", "topics/clicks/plan", {})
-    assert (reply.status, reply.json) == (code, {"message": str(error)})
+    assert (reply.status, reply.json) == (code, {"message": for_face(error.advice, Face.SIDEBAR)})
 
 
 def test_topic_names_may_hold_anything(live: LiveServer, bench: FakeWorkbench) -> None:
@@ -280,7 +284,7 @@ def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
     }
     bench.error = RetryableError("the broker does not respond")
     gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
-    assert gone["servers"]["detail"] == "the broker does not respond"
+    assert gone["servers"]["detail"] == "the broker does not respond (see “Manual: trouble waiting”)"
     assert gone["topics"] == found["topics"]
 
 
@@ -288,9 +292,10 @@ def test_what_to_do_next_is_a_button(live: LiveServer, bench: FakeWorkbench) -> 
     """The sidebar is told its own buttons, in errors and in what it shows."""
     bench.error = RetryableError("is it running (`tabletopic up` starts a local one)?")
     reply = live.api("GET", "topics/clicks/events")
-    assert reply.json == {"message": "is it running (“Start the local stack” starts a local one)?"}
+    words = "is it running (“Start the local stack” starts a local one)? (see “Manual: trouble waiting”)"
+    assert reply.json == {"message": words}
     gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
-    assert gone["servers"]["detail"] == "is it running (“Start the local stack” starts a local one)?"
+    assert gone["servers"]["detail"] == words
 
 
 def _ready(found: dict[str, Any]) -> dict[str, Any] | None:
@@ -300,6 +305,12 @@ def _ready(found: dict[str, Any]) -> dict[str, Any] | None:
 
 def _in_state(found: dict[str, Any], state: str) -> dict[str, Any] | None:
     return found if found["servers"]["state"] == state else None
+
+
+@pytest.mark.usefixtures("bench")
+def test_a_page_keeps_its_commands(live: LiveServer) -> None:
+    """The manual is no message: it names commands as a terminal does."""
+    assert "`tabletopic resume clicks`" in live.api("GET", "manual/trouble").json["text"]
 
 
 def test_long_numbers_are_text(live: LiveServer, bench: FakeWorkbench) -> None:

@@ -24,12 +24,18 @@ OWN_ROUTES: dict[str, OwnRoute] = {}
 
 
 def own_route(
-    verb: Literal["get", "put", "post", "delete"], path: str, status: int = 200, key: str = ""
+    verb: Literal["get", "put", "post", "delete"],
+    path: str,
+    status: int = 200,
+    key: str = "",
+    *,
+    verbatim: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Serve a function at a path; a function of an operation's name serves the operation."""
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        OWN_ROUTES[run.__name__.replace("_", "-")] = OwnRoute(Route(verb, path, status, key), run)
+        route = Route(verb, path, status, key, verbatim=verbatim)
+        OWN_ROUTES[run.__name__.replace("_", "-")] = OwnRoute(route, run)
         return run
 
     return register

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from jupyter_server.utils import url_path_join
 from pydantic import Field
 
+from tabletopic_kernel.faces import pages
 from tabletopic_kernel.faces.jupyter_server import answers
 from tabletopic_kernel.faces.jupyter_server.overview import row_of_desired
 from tabletopic_kernel.faces.jupyter_server.routes.own import own_route
@@ -180,7 +181,7 @@ def plan_replay(backend: Backend, topic: str, where: LetterCondition = None) -> 
     return backend.workbench.topic(topic).plan_replay(where)
 
 
-@own_route("get", "topics/{topic}/letters")
+@own_route("get", "topics/{topic}/letters", verbatim=True)
 def letters(backend: Backend, topic: str, where: LetterCondition = None, limit: Limit = 0) -> dict[str, Any]:
     """As `letters TOPIC --json` on the command line."""
     return backend.workbench.topic(topic).letters(where, limit).to_json()
@@ -252,6 +253,15 @@ async def overview(handler: Handler) -> answers.Overview:
     """
     recent = handler.backend.known()
     return await handler.call(handler.backend.first_overview) if recent is None else recent
+
+
+@own_route("get", "manual/{page}", verbatim=True)
+def manual(backend: Backend, page: str) -> answers.Page:
+    """A page of the manual, as Markdown.
+
+    By the name of its file, such as `trouble`; the index is `README`.
+    """
+    return {"text": pages.page(page)}
 
 
 @own_route("get", "settings-schema")
