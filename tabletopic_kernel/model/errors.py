@@ -73,8 +73,8 @@ class Trouble:
 class TableTopicError(Exception):
     """Base of all errors of this package; its argument is a text or a ``Trouble``.
 
-    ``system``: what a text is about; a ``Trouble`` has its own. ``page`` of the manual on this kind, with a word
-    of a heading, as ``tabletopic docs`` takes them; empty if the message is all there is to say.
+    ``system``: what a text is about; a ``Trouble`` has its own. ``page`` of the manual on this kind, with a
+    word of a heading, as ``tabletopic docs`` takes them; empty if the message is all there is to say.
     """
 
     page: ClassVar[str] = ""
