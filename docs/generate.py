@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from docs import aging, manual, monitoring, openapi, sizing, type_examples
+from docs import aging, manual, monitoring, openapi, peers, sizing, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation
@@ -345,6 +345,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "alerts": lambda: table(*monitoring.alerts()),
     "aging": lambda: table(*aging.figures()),
     "aging-ratio": aging.ratio,
+    "peers": lambda: table(*peers.figures()),
+    "peers-promises": lambda: table(*peers.promises()),
+    "peers-settings": lambda: table(*peers.settings()),
+    "peers-price": peers.price,
     "sizing": lambda: table(*sizing.table()),
     "sizing-assumptions": sizing.assumptions,
     "prices": lambda: table(*sizing.prices()),
@@ -366,6 +370,7 @@ FILES: dict[Path, Callable[[], str]] = {
     ROOT / "deploy/grafana.json": monitoring.dashboard,
     ROOT / "labextension/src/states.ts": states_of_the_sidebar,
     **aging.pictures(),
+    **peers.pictures(),
 }
 
 
