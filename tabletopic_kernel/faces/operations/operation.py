@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
 from string import Formatter
@@ -156,7 +156,7 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Route:
-    """An operation's place in the REST interface. Its arguments are those in the path, and settings.
+    """An operation's place in the REST interface. Its arguments are in the path, settings, or ``takes``.
 
     Attributes:
         verb: HTTP's, in lower case.
@@ -165,6 +165,8 @@ class Route:
         key: the body is an object with the result under this key.
         checks_topic: refuses deleted topics, whose tables the operation supports.
         notes: added to the summary in its description.
+        takes: names of further arguments.
+        body: turns a result and the arguments into the response, if that is something else.
     """
 
     verb: Literal["get", "put", "post", "delete"]
@@ -173,6 +175,8 @@ class Route:
     key: str = ""
     checks_topic: bool = False
     notes: str = ""
+    takes: tuple[str, ...] = ()
+    body: Callable[[Any, Arguments], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -281,7 +285,6 @@ Topic = Annotated[str, Option("Name of the Kafka topic", metavar="TOPIC", positi
 AnyTopic = Annotated[
     str | None, Option("Only this topic", metavar="[TOPIC]", positional=True, names="topics")
 ]
-Timeout = Annotated[float, Option("Give up after this long, e.g. 30s", metavar="DURATION", is_duration=True)]
 _LEAST_PAUSE_S = 0.1
 
 
@@ -291,10 +294,6 @@ def check_pause(every_s: float | None) -> None:
         raise UsageError("--every: at least 100ms")
 
 
-# How long to wait for an outcome.
-Wait = Annotated[
-    float,
-    Option(
-        "Give up after this long, e.g. 30s", ("--timeout", "--wait"), metavar="DURATION", is_duration=True
-    ),
-]
+_LIMIT = Option("Give up after this long, e.g. 30s", metavar="DURATION", is_duration=True)
+Timeout = Annotated[float, _LIMIT]
+Wait = Annotated[float, replace(_LIMIT, spellings=("--timeout", "--wait"))]  # for an outcome
