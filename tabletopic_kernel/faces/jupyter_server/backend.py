@@ -113,7 +113,7 @@ class Backend:
         if operation.starts_host:
             self.ensure_host()
         if route.status == 200:
-            return result
+            return result if route.body is None else route.body(result, values)
         self.await_overview()
         return None
 

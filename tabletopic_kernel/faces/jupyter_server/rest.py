@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from http.client import responses
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from tornado.web import HTTPError, authenticated
 
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
@@ -44,6 +44,7 @@ from tabletopic_kernel.model.errors import (
 
 T = TypeVar("T")
 BACKEND = "tabletopic_backend"
+_MOST = 1_000  # of what a response lists
 # The first match counts: the status depends on who has to act.
 _STATUS: tuple[tuple[type[TableTopicError], int], ...] = (
     (UnknownTopicError, 404),
@@ -189,9 +190,13 @@ def without_long_numbers(value: Any) -> Any:
 
 
 def _operation(operation: Operation[..., Any], route: Route) -> Endpoint:
-    """The endpoint of an operation; its arguments are those in the path, and settings."""
+    """The endpoint of an operation."""
     kinds = {"topic": str, "settings": Settings}
-    parameters = {name: (kinds[name], REQUIRED) for name in parameters_of(operation.run) if name in kinds}
+    parameters = {
+        name: (kinds[name], REQUIRED) if name in kinds else (_described(name, hint), default)
+        for name, (hint, default) in parameters_of(operation.run).items()
+        if name in kinds or name in route.takes
+    }
     return Endpoint(
         operation.name,
         route,
@@ -199,8 +204,15 @@ def _operation(operation: Operation[..., Any], route: Route) -> Endpoint:
         route.notes,
         parameters,
         lambda backend, **values: backend.perform(operation, route, values),
-        operation.run,
+        route.body or operation.run,
     )
+
+
+def _described(name: str, hint: Any) -> Any:
+    """The type of an operation's argument in a request, with its limits."""
+    kind, option = get_args(hint)
+    most = option.most or (_MOST if name == "limit" else None)
+    return Annotated[kind, Field(description=option.help, ge=option.least, le=most)]
 
 
 def _make_endpoints() -> list[Endpoint]:

@@ -1,15 +1,15 @@
 """An operation of the product: each face derives its own form from a function's signature and docstring.
 
 The command line makes it a command, ``%topic`` a word, the Jupyter server a route. The first sentence of the
-docstring is its summary everywhere; the rest is in the command's help. A face has a function of its own only
-where it does more than run the operation and show the result.
+docstring is its summary everywhere; the rest is in the command's help. A face has a function of its own where
+it does more.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
 from string import Formatter
@@ -156,7 +156,7 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Route:
-    """An operation's place in the REST interface. Its arguments are those in the path, and settings.
+    """An operation's place in the REST interface. Its arguments are in the path, settings, or ``takes``.
 
     Attributes:
         verb: HTTP's, in lower case.
@@ -164,6 +164,9 @@ class Route:
         status: for a success; 202 and 204 have no body.
         key: the body is an object with the result under this key.
         checks_topic: refuses deleted topics, whose tables the operation supports.
+        notes, takes: added to the summary in its description; names of further arguments.
+        body: turns a result and the arguments into the response, if that is something else.
+        verbatim: its texts are no messages: commands in them stay.
     """
 
     verb: Literal["get", "put", "post", "delete"]
@@ -171,8 +174,10 @@ class Route:
     status: int = 200
     key: str = ""
     checks_topic: bool = False
-    notes: str = ""  # added to the summary in its description
-    verbatim: bool = False  # its texts are no messages: commands in them stay
+    notes: str = ""
+    takes: tuple[str, ...] = ()
+    body: Callable[[Any, Arguments], Any] | None = None
+    verbatim: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,7 +286,6 @@ Topic = Annotated[str, Option("Name of the Kafka topic", metavar="TOPIC", positi
 AnyTopic = Annotated[
     str | None, Option("Only this topic", metavar="[TOPIC]", positional=True, names="topics")
 ]
-Timeout = Annotated[float, Option("Give up after this long, e.g. 30s", metavar="DURATION", is_duration=True)]
 _LEAST_PAUSE_S = 0.1
 
 
@@ -291,10 +295,6 @@ def check_pause(every_s: float | None) -> None:
         raise UsageError("--every: at least 100ms")
 
 
-# How long to wait for an outcome.
-Wait = Annotated[
-    float,
-    Option(
-        "Give up after this long, e.g. 30s", ("--timeout", "--wait"), metavar="DURATION", is_duration=True
-    ),
-]
+_LIMIT = Option("Give up after this long, e.g. 30s", metavar="DURATION", is_duration=True)
+Timeout = Annotated[float, _LIMIT]
+Wait = Annotated[float, replace(_LIMIT, spellings=("--timeout", "--wait"))]  # for an outcome

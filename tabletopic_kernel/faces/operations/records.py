@@ -16,11 +16,13 @@ from tabletopic_kernel.faces.operations.operation import (
     JsonText,
     Message,
     Option,
+    Route,
     Topic,
     Wait,
     line,
     operation,
 )
+from tabletopic_kernel.faces.operations.shown_records import shown_records
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 from tabletopic_kernel.model.progress.events import LettersDropped
 
@@ -51,7 +53,16 @@ def _peek_json(records: Records | Iterator[PeekedRecord]) -> JsonText | Iterator
     return JsonText("[" + ",\n ".join(texts) + "]")
 
 
-@operation(PANEL, _peek_text, json=_peek_json)
+_PEEK = Route(
+    "get",
+    "topics/{topic}/records",
+    notes="Values are texts, short ones in a list; with `raw` each record is also whole.",
+    takes=("limit", "start", "at", "before", "partition", "key", "where", "raw"),
+    body=shown_records,
+)
+
+
+@operation(PANEL, _peek_text, json=_peek_json, route=_PEEK)
 def peek(
     workbench: Workbench,
     topic: Topic,

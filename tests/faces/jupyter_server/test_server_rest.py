@@ -117,6 +117,8 @@ def described(path: str, verb: str, code: int) -> dict[str, Any] | None:
         ("get", "topics/{topic}/events", "topics/clicks/events", None, 200),
         ("get", "topics/{topic}/schema", "topics/clicks/schema", None, 200),
         ("get", "topics/{topic}/history", "topics/clicks/history", None, 200),
+        ("get", "topics/{topic}/records", "topics/clicks/records?limit=2&raw=true", None, 200),
+        ("get", "topics/{topic}/records", "topics/clicks/records?limit=1001", None, 400),
         ("get", "hosts", "hosts", None, 200),
         ("delete", "topics/{topic}", "topics/clicks", None, 204),
         ("get", "dashboard", "dashboard", None, 302),
@@ -136,6 +138,22 @@ def test_answers_are_as_described(
     else:
         assert reply.headers["Content-Type"].startswith("application/json")
         jsonschema.validate(reply.json, schema)
+
+
+def test_records_are_texts_and_say_how_to_go_on(live: LiveServer, bench: FakeWorkbench) -> None:
+    """The search is the command line's; bytes and nested values are whole only if that was asked for."""
+    found = live.api("GET", "topics/clicks/records?where=a&partition=0").json
+    (search,) = (value for what, value in bench.asked if what == "peek")
+    assert search == ("clicks", 20, {"where": "a", "partition": 0})
+    assert (found["looked"], found["offsets"], found["tail"]) == (2, 8, "0:8")
+    assert found["go_on"] == {"start": "newest", "before": "0:6"}
+    good, bad = found["records"]
+    assert (good["key"], good["value"], good["whole"]) == ("\\xFF", "{a: {b: [1]}}", None)
+    assert (good["fate"]["kind"], bad["error"]) == ("row", "no_schema_id: text")
+    whole = live.api("GET", "topics/clicks/records?raw=true").json["records"][0]["whole"]
+    assert whole["value"] == {"tree": [["a", [["b", [["0", "1"]]]]]]}
+    assert (whole["raw"]["length"], whole["headers"]) == (4, [["<b>", "\\x00"]])
+    assert whole["registered"]["version"] == 2
 
 
 def test_every_route_is_described() -> None:
