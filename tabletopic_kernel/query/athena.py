@@ -20,7 +20,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, Tab
 from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.parameters import respelled
-from tabletopic_kernel.query.sql import names_without_catalog, with_catalogs
+from tabletopic_kernel.query.statements.sql import names_without_catalog, with_catalogs
 
 _NOT_OF_ATHENA = (
     "Athena reads tables of Glue and of S3 Tables, but [catalog] is neither; use the engine duckdb or "

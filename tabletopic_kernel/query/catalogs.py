@@ -15,7 +15,7 @@ from tabletopic_kernel.clients.catalog.catalog import in_section, reachable
 from tabletopic_kernel.clients.outside_errors.sorting import sort_error
 from tabletopic_kernel.model.errors import CATALOG, TableTopicError, Verdict
 from tabletopic_kernel.model.settings.table_names import in_sql
-from tabletopic_kernel.query.sql import MOST_PARTS, Name
+from tabletopic_kernel.query.statements.sql import MOST_PARTS, Name
 
 
 class Catalogs:

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tabletopic_kernel.query.sql import Name
+from tabletopic_kernel.query.statements.sql import Name
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.answer import TableRead, Tail
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs
-from tabletopic_kernel.query.sql import Name, quote
+from tabletopic_kernel.query.statements.sql import Name, quote
 
 LIVE: Final = "$live"  # the end of a live view's name
 # What is behind some tables, read at once; None for a table that no topic fills.

@@ -21,7 +21,7 @@ from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
 from tabletopic_kernel.query.parameters import respelled
-from tabletopic_kernel.query.sql import with_catalogs
+from tabletopic_kernel.query.statements.sql import with_catalogs
 
 _MESSAGE_LINES = 12
 

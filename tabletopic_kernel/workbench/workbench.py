@@ -169,7 +169,7 @@ class Workbench(Clients):
 
     @property
     def sealed_lake(self) -> DuckLake:
-        """The same for SQL that nobody has read; see ``query/sealed.py``."""
+        """The same for SQL that nobody has read; see ``query/statements/sealed.py``."""
         return self._once("sealed lake", lambda: self._make_lake(sealed=True))
 
     def _make_lake(self, *, sealed: bool = False) -> DuckLake:

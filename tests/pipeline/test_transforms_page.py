@@ -39,7 +39,7 @@ def _blocks(kind: str) -> list[str]:
 def test_the_example_of_a_projection(catalog: Catalog) -> None:
     """These records and settings make these rows, one letter and one record that is passed over."""
     records, rows = ([json.loads(line) for line in text.splitlines()] for text in _blocks("json"))
-    path = Path(catalog, TopicSettings(**tomllib.loads(_blocks("toml")[0])["topics"]["orders"]))
+    path = Path(catalog, TopicSettings(**tomllib.loads(_blocks("toml")[1])["topics"]["orders"]))
     found = path.send(*map(plain, records))
     assert [{name: one[name] for name in one if name != "@"} for one in json.loads(_text(found))] == rows
     assert (path.dead_letters, path.result.passed_over) == ({3: "projection_failed"}, {"filtered": 1})
@@ -51,7 +51,7 @@ def _text(rows: object) -> str:
 
 def test_the_example_of_times_of_change_events(catalog: Catalog) -> None:
     """Debezium's microseconds become a timestamp."""
-    settings = tomllib.loads(_blocks("toml")[1])["topics"]["customers"]
+    settings = tomllib.loads(_blocks("toml")[2])["topics"]["customers"]
     path = Path(catalog, TopicSettings(**settings, value_format="json"))
     (row,) = path.send(plain(event("c", None, {"id": 1, "created_at": 1_772_359_200_000_001})))
     assert row["created_at"].isoformat() == "2026-03-01T10:00:00.000001"

@@ -15,7 +15,7 @@ from tabletopic_kernel.model.errors import RetryableError, SettingsError, Troubl
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.catalogs import no_such_table
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.query.sql import with_catalogs
+from tabletopic_kernel.query.statements.sql import with_catalogs
 
 GLUE = {"name": "lake", "type": "glue", "glue.region": "eu-central-1"}
 S3_TABLES = {

@@ -403,7 +403,7 @@ MUTANTS |= {
     "a compaction leaves the ledger out": _put(ChangeSnapshot, "of", classmethod(_without_ledger)),
 }
 
-_live, _columns = upserted._live, Upsert.columns
+_live, _columns = upserted.live_rows, Upsert.columns
 
 
 def _skips_a_file(*args: Any) -> Iterator[Any]:
@@ -412,7 +412,7 @@ def _skips_a_file(*args: Any) -> Iterator[Any]:
 
 # Of tables kept by key.
 KEYED = {
-    "a look-up leaves out some files": _put(upserted, "_live", _skips_a_file),
+    "a look-up leaves out some files": _put(upserted, "live_rows", _skips_a_file),
     "no look-up knows deleted keys": _put(upserted, "remembered_rows", lambda *_: iter(())),
     "deleted keys are forgotten at once": _put(upserted, "CLOCK_TOLERANCE_MS", -(10**13)),
     "an order in the data does not count": _put(

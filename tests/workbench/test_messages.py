@@ -18,8 +18,8 @@ from tests.workbench.complaints import complaint
         (
             "[zzz]",
             "tabletopic.toml:1: unknown setting zzz; "
-            "known here: state_dir, kafka, registry, catalog, catalogs, spark, athena, live, notify, local, "
-            "topics",
+            "known here: state_dir, kafka, registry, catalog, catalogs, spark, athena, live, notify, "
+            "lineage, local, topics",
         ),
         ("\n[spark]\nmastr = 1", "tabletopic.toml:3: unknown setting spark.mastr; did you mean master?"),
         (

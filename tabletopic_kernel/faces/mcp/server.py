@@ -18,7 +18,7 @@ from tabletopic_kernel.model.settings.sections import Settings
 
 _INSTRUCTIONS = (
     "Kafka topics that are Iceberg tables. topics and status say which; schema, peek and query read them. "
-    "Nothing here changes anything: name the command of the program tabletopic that a person may run."
+    "Nothing here changes anything: name the command that a person may run."
 )
 
 

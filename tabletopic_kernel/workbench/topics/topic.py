@@ -90,7 +90,7 @@ class TableTopic(RecordRequests):
 
         Raises as ``Workbench.query``.
         """
-        from tabletopic_kernel.query.sql import quote  # noqa: PLC0415
+        from tabletopic_kernel.query.statements.sql import quote  # noqa: PLC0415
 
         settings = self._settings()
         *namespace, table = table_identifier(self.name, settings)

@@ -22,22 +22,22 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "page", "code"),
     [
-        (RetryableError("the broker does not respond"), 1),
-        (ActionNeededError("a person must decide"), 1),
-        (UsageError("there is no topic 'x'"), 2),
-        (SettingsError("[kafka] is wrong [really]"), 2),
-        (RetryableError("fe80::1:a:9092 (:key:) does not respond"), 1),
+        (RetryableError("the broker does not respond"), "trouble waiting", 1),
+        (ActionNeededError("a person must decide"), "trouble", 1),
+        (UsageError("there is no topic 'x'"), "", 2),
+        (SettingsError("[kafka] is wrong [really]"), "your-servers kafka", 2),
+        (RetryableError("fe80::1:a:9092 (:key:) does not respond"), "trouble waiting", 1),
     ],
 )
 def test_errors_are_a_message_and_a_code(
-    run: Callable[..., Any], fake: Any, error: Exception, code: int
+    run: Callable[..., Any], fake: Any, error: Exception, page: str, code: int
 ) -> None:
-    """An error of ours is one line on stderr, as it was written, and its exit code says whose turn it is."""
+    """An error of ours is one line on stderr with a page, and its exit code says whose turn it is."""
     fake.error = error
-    ended = run("status")
-    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {error}\n")
+    ended, more = run("status"), f" (see `tabletopic docs {page}`)" if page else ""
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {error}{more}\n")
 
 
 def test_an_unexpected_error_is_short_and_says_how_to_see_more(run: Callable[..., Any], fake: Any) -> None:

@@ -15,6 +15,7 @@ from tabletopic_kernel.faces.cli.command import show_messages
 from tabletopic_kernel.faces.cli.commands import query
 from tabletopic_kernel.faces.cli.screen import laid_out
 from tabletopic_kernel.faces.operations.operation import Message
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.query.answer import Answer
 from tabletopic_kernel.render.grid import Cell, Grid
 
@@ -71,7 +72,7 @@ def test_text_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) 
     out = screen.console()
     out.print(laid_out(Grid(columns=[f"na{evil}me", "b"], rows=rows), out))
     screen.show(screen.plain(evil))
-    screen.error(evil)
+    screen.error(TableTopicError(evil))
     told = capsys.readouterr()
     assert "na]0;title[31mred2Jme" in told.out
     assert told.out.count("]0;title[31mred2J") == 3

@@ -244,10 +244,11 @@ def test_no_failure_to_stop_nothing(run: Callable[..., Any], fake_stack: FakeSta
 
 
 def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: FakeStack) -> None:
-    """The stack's own message, exit code 1."""
+    """The stack's own message with its page, exit code 1."""
     fake_stack.error = StackError("Port 5, set for the kafka server, is taken.")
     ended = run("up", "--detach", "--kafka-port", "5")
-    assert (ended.code, ended.err) == (1, "error: Port 5, set for the kafka server, is taken.\n")
+    message = "error: Port 5, set for the kafka server, is taken. (see `tabletopic docs trouble stack`)\n"
+    assert (ended.code, ended.err) == (1, message)
 
 
 def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +276,7 @@ def test_doctor_works_where_nothing_runs(run: Callable[..., Any]) -> None:
     assert told["JDK"]["status"] == "ok"
     assert told["query extensions"]["status"] == "ok"
     assert told["servers"]["status"] == "warn"
-    assert "tabletopic up" in told["servers"]["remedy"]
+    assert "tabletopic up" in told["servers"]["detail"]
 
 
 def test_a_check_that_breaks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

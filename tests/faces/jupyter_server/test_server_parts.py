@@ -168,7 +168,7 @@ def test_a_stack_that_does_not_start(in_force: SettingsInForce, fake_stack: type
     servers, over = Servers(in_force), threading.Event()
     servers.start(over.set)
     assert over.wait(240)
-    assert servers.doing == Doing("failed", "Port 9092 is not free")
+    assert servers.doing == Doing("failed", "Port 9092 is not free (see `tabletopic docs trouble stack`)")
     fake_stack.fails = None
     over.clear()
     servers.start(over.set)

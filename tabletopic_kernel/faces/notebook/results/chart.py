@@ -15,7 +15,7 @@ from tabletopic_kernel.faces.notebook.results.selection import (
     is_numeric,
 )
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.query.sql import quote
+from tabletopic_kernel.query.statements.sql import quote
 from tabletopic_kernel.render.values import unique_names
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tabletopic_kernel.faces.notebook.results.desk import Desk
 from tabletopic_kernel.faces.notebook.results.kept import Kept
 from tabletopic_kernel.faces.notebook.results.selection import Selection, columns, literal
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.query.sql import quote
+from tabletopic_kernel.query.statements.sql import quote
 from tabletopic_kernel.render.values import unique_names
 
 _OPTIONS = {"csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet, COMPRESSION zstd"}

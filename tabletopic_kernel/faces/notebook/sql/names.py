@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.query.sql import MOST_PARTS, Name
+from tabletopic_kernel.query.statements.sql import MOST_PARTS, Name
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

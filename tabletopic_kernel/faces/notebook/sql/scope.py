@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tabletopic_kernel.query.sql import Name
+from tabletopic_kernel.query.statements.sql import Name
 
 _TOKEN = re.compile(
     r"""

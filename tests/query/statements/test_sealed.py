@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.duckdb_connection import connect
-from tabletopic_kernel.query.sealed import check_sealed, harmless_functions, seal
+from tabletopic_kernel.query.statements.sealed import check_sealed, harmless_functions, seal
 from tests.query.conftest import small_catalog
 
 _REFUSED = """

@@ -7,7 +7,7 @@ import time
 import duckdb
 import pytest
 
-from tabletopic_kernel.query.sql import quote, quote_default, tables_in, wants_table_list
+from tabletopic_kernel.query.statements.sql import quote, quote_default, tables_in, wants_table_list
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""What a statement is about, and what it may do."""
