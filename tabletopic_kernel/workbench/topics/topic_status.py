@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, asdict, dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tabletopic_kernel.model.ledger import Outliers
@@ -65,11 +65,11 @@ class TopicStatus:
     # Offsets between the last stable offset and the high watermark, and transactions open for long.
     waiting_records: int = 0
     open_transactions: list[OpenTransaction] = field(default_factory=list)
+    # What the error is about, and who acts: `wait` and it is tried again, `act` as the message says, `bug`.
+    error_kind: ErrorKind | None = None
 
-    error_kind: InitVar[ErrorKind | None] = None
-
-    def __post_init__(self, error_kind: ErrorKind | None) -> None:
-        standing = standing_of(self.state, self.delay, error_kind)
+    def __post_init__(self) -> None:
+        standing = standing_of(self.state, self.delay, self.error_kind)
         lag, rate = self.lag_records, self.rows_per_second
         object.__setattr__(self, "standing", standing)
         object.__setattr__(self, "caught_up_s", round(lag / rate) if self.delay and lag and rate else None)
@@ -79,5 +79,6 @@ class TopicStatus:
         plain = asdict(self)
         for name in ("next_offsets", "end_offsets", "lost", "outliers"):
             plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
+        plain["error_kind"] = self.error_kind and self.error_kind.model_dump()
         plain["outliers"] = {p: Outliers(*each)._asdict() for p, each in plain["outliers"].items()}
         return plain
