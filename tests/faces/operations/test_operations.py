@@ -436,7 +436,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
     assert [name for name, part in shown.items() if part not in text] == []
     assert set(one.to_json()) == {
         *(*shown, "delay", "delay_reason", "open_transactions"),
-        *("standing", "caught_up_s", "paused_by"),
+        *("standing", "caught_up_s", "paused_by", "error_kind"),
     }
     late = repr(status_facts(status(delay="behind", delay_reason="it reads")))
     assert "behind" in late
