@@ -267,7 +267,6 @@ def _status(
         **{name: getattr(progress, name) for name in _OF_PROGRESS},
         state=state,
         error=progress.error or reason or (NO_HOST_HINT if state == NO_HOST else None),
-        error_kind=progress.error_kind,
         lag_records=lag,
         lag_seconds=lag_seconds,
         end_offsets=ends,
