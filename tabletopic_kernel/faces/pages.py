@@ -11,9 +11,7 @@ from tabletopic_kernel.model.errors import UsageError
 
 _PACKAGE = Path(__file__).parents[1]
 _INDEX = "README"
-
-
-_LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#]*)(#[^)]*)?\)")
+_LINK = re.compile(r"!?\[([^\]\[]*)\]\(([^()#\s]*)(#[^()\s]*)?\)")
 
 
 def folder() -> Path:
