@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -186,7 +186,8 @@ def test_an_open_transaction(bench: Workbench, sender: Sender) -> Story:
     producer = Producer({**properties, "transactional.id": sender.topic})
     producer.init_transactions()
     producer.begin_transaction()
-    producer.produce(sender.topic, sender.serialize(V1, row_v1(0)), timestamp=1_700_000_000_000)
+    since = round(time.time()) - 3600  # the broker deletes records of more than a week
+    producer.produce(sender.topic, sender.serialize(V1, row_v1(0)), timestamp=1000 * since)
     producer.flush()
     sender.avro(V1, row_v1(1))
     sender.flush()
@@ -195,9 +196,10 @@ def test_an_open_transaction(bench: Workbench, sender: Sender) -> Story:
     (status,) = bench.status(sender.topic)
     assert (status.lag_records, status.waiting_records) == (0, 2)
     (opened,) = status.open_transactions
-    assert (opened.partition, opened.offset, opened.since_ms) == (0, 0, 1_700_000_000_000)
+    assert (opened.partition, opened.offset, opened.since_ms) == (0, 0, 1000 * since)
     assert status.delay_reason is not None
-    assert "2 records wait behind an open transaction since 2023-11-14 22:13:20 UTC" in status.delay_reason
+    began = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert f"2 records wait behind an open transaction since {began}" in status.delay_reason
     abort = f"abort --topic {sender.topic} --partition 0 --start-offset 0"
     assert status.delay_reason.endswith(abort)
     producer.abort_transaction()
