@@ -48,41 +48,46 @@ def _picture() -> str:
 def figures() -> Rows:
     """What each program costs in each format."""
     head = ["", "CPU per record", "times ours", "floor", "records/s", "memory at peak", "files", "of each"]
-    rows, ours = [], {}
-    for result in _results():
-        one = result["figures"]
-        ours.setdefault(result["format"], one["cpu_us"])  # the first that is measured
-        rows.append(
-            [
-                f"{_NAMES[one['program']]}; {_TITLES[result['format']]}",
-                f"{one['cpu_us']:.2f} µs",
-                f"{one['cpu_us'] / ours[result['format']]:.1f}",
-                f"{result['floor_us']:.2f} µs",
-                f"{one['records_per_second']:,}",
-                f"{one['memory_mib']:,} MiB",
-                f"{one['files']:,}",
-                f"{one['file_mib']} MiB",
-            ]
-        )
+    results = _results()
+    ours = {each["format"]: each["figures"]["cpu_us"] for each in results if _program(each) == "ours"}
+    rows = [
+        [
+            _title(result),
+            f"{(one := result['figures'])['cpu_us']:.2f} µs",
+            f"{one['cpu_us'] / ours[result['format']]:.1f}",
+            f"{result['floor_us']:.2f} µs",
+            f"{one['records_per_second']:,}",
+            f"{one['memory_mib']:,} MiB",
+            f"{one['files']:,}",
+            f"{one['file_mib']} MiB",
+        ]
+        for result in results
+    ]
     return head, rows
+
+
+def _program(result: dict[str, Any]) -> str:
+    return str(result["figures"]["program"])
+
+
+def _title(result: dict[str, Any]) -> str:
+    return f"{_NAMES[_program(result)]}; {_TITLES[result['format']]}"
 
 
 def promises() -> Rows:
     """What a kill costs, and how fresh the tables are."""
     head = ["", "next commit after `kill -9`", "rows lost", "rows doubled", "freshness, median", "99 of 100"]
-    rows = []
-    for result in _results():
-        one = result["figures"]
-        rows.append(
-            [
-                f"{_NAMES[one['program']]}; {_TITLES[result['format']]}",
-                f"{one['recovery_s']} s",
-                f"{one['missing']:,}",
-                f"{one['doubled']:,}",
-                f"{one['freshness_p50_ms'] / 1000:.1f} s",
-                f"{one['freshness_p99_ms'] / 1000:.1f} s",
-            ]
-        )
+    rows = [
+        [
+            _title(result),
+            f"{(one := result['figures'])['recovery_s']} s",
+            f"{one['missing']:,}",
+            f"{one['doubled']:,}",
+            f"{one['freshness_p50_ms'] / 1000:.1f} s",
+            f"{one['freshness_p99_ms'] / 1000:.1f} s",
+        ]
+        for result in _results()
+    ]
     return head, rows
 
 

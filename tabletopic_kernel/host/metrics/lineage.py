@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tabletopic_kernel.host.metrics.notifier import post
+from tabletopic_kernel.host.metrics.notifier import is_http, post
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.progress import events
@@ -216,10 +216,10 @@ class Sender:
 def sender_of(settings: LineageSettings) -> Sender:
     """The sender to the URL or file of ``[lineage]``."""
     to, key = settings.to or "", settings.api_key
-    if not to.startswith(("http://", "https://")):
-        if "://" in to:
-            raise SettingsError("lineage.to is neither an http or https URL nor a file")
+    if "://" not in to:
         return Sender(lambda event: _added(Path(to), event))
+    if not is_http(to):
+        raise SettingsError("lineage.to is neither an http or https URL with a host nor the path of a file")
     learn({"lineage_secret": to.partition("?")[2]})
     login = {"Authorization": f"Bearer {key}"} if key else {}
     return Sender(lambda event: post(to, event, _LIMIT_S, login))
@@ -237,7 +237,7 @@ def _added(file: Path, event: Event) -> str | None:
 def trace_to(
     host: Host, settings: LineageSettings, kafka: Mapping[str, str], catalog: Mapping[str, str]
 ) -> None:
-    """Have the URL or file of ``[lineage]``, if there is one, told of runs and commits."""
+    """Send runs and commits to the URL or file of ``[lineage]``, if there is one."""
     if settings.to is None:
         return
     broker = kafka.get("bootstrap.servers", "").partition(",")[0]

@@ -153,9 +153,9 @@ def receivers(settings: NotifySettings) -> dict[str, Any]:
     """The receivers, by a name without secrets: a function each that returns why it failed, or None."""
     limit_s, known = settings.timeout_ms / 1000, dict[str, Any]()
     if url := settings.webhook_url:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_http(url):
             raise SettingsError("notify.webhook_url is not an http or https URL")
+        parts = urlsplit(url)
         # A webhook's path or query is its password.
         learn({"webhook_token": parts.path, "webhook_secret": parts.query})
         known[f"webhook at {parts.hostname}"] = lambda message: post(url, message, limit_s)
@@ -169,6 +169,15 @@ class _NoRedirect(HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         """None: it is an error."""
+
+
+def is_http(url: str) -> bool:
+    """Whether a text is an http or https URL with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # a bracket without the other
+        return False
 
 
 def post(

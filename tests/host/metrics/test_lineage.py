@@ -120,7 +120,8 @@ def test_a_file_gets_a_line_per_event(tmp_path: Path) -> None:
     assert ends == [None]
 
 
-def test_a_place_that_is_neither_is_an_error() -> None:
+@pytest.mark.parametrize("to", ["ftp://host/x", "http://", "http://[x"])
+def test_a_place_that_is_neither_is_an_error(to: str) -> None:
     """A URL of another kind is not taken for a file."""
     with pytest.raises(SettingsError, match=r"lineage\.to"):
-        sender_of(LineageSettings(to="ftp://host/x"))
+        sender_of(LineageSettings(to=to))
