@@ -89,7 +89,7 @@ class Stream(Sender):
         self.flush()
 
     def begin(self, per_second: int, mixed_after: int = 100) -> None:
-        """Keep sending; from record ``mixed_after`` on in both versions."""
+        """Keep sending, after ``end`` by a new producer; from record ``mixed_after`` on in both versions."""
 
         def run() -> None:
             next_at = time.monotonic()
@@ -106,6 +106,9 @@ class Stream(Sender):
             except Exception as error:
                 self._error = error
 
+        if self._stop.is_set():
+            self._stop.clear()
+            self.__post_init__()
         for schema in (V1, V2):  # the registry is asked now, not while it may be away
             self.serialize(schema, value_of(0, schema))
         self._thread = threading.Thread(target=guarded, name=f"stream {self.topic}", daemon=True)

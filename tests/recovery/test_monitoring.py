@@ -87,6 +87,8 @@ def test_a_host_that_is_watched(
     assert before["tabletopic_batch_duration_seconds_count",] >= 2
     assert {before["tabletopic_partition_lag_seconds", str(p), stream.topic] < 60 for p in range(3)} == {True}
 
+    # librdkafka 2.16 twice sent nothing for four minutes after such an outage: another producer goes on.
+    stream.end()
     local = LocalStack(stack.state_dir)
     assert set(local.down(["kafka", "registry"])) == {"kafka", "registry"}
     reasons = wait_until(
@@ -103,6 +105,7 @@ def test_a_host_that_is_watched(
 
     local.up(die_with_parent=True)
     wait_until("it is ready again", lambda: get(f"{url}/readyz") == (200, "ok\n"))
+    stream.begin(per_second=100)
     wait_for_commits(bench, stream.topic, 2)
     stream.end()
     wait_until_lag_is_0(bench, stream.topic)
@@ -114,8 +117,7 @@ def test_a_host_that_is_watched(
     rows = "tabletopic_committed_rows_total", stream.topic
     assert after[rows] > before[rows]
 
-    code, _ = host.stop()
-    assert code == 0
+    assert host.stop()[0] == 0
     news = [one for one in logged(host) if one.get("event") == "Committed"]
     assert news[0]["topic"] == stream.topic
     assert all({"time", "level", "logger", "message"} <= one.keys() for one in logged(host))
