@@ -105,6 +105,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Make the quick tests' order reproducible."""
     parser.addoption("--order", type=int, help="seed of the quick tests' order; 0: as in the files")
+    parser.addoption(
+        "--changes", type=int, default=1_200, help="how many tests/database/test_upsert.py makes"
+    )
     skips.pytest_addoption(parser)
 
 

@@ -28,6 +28,7 @@ class Rig:
         self.bench = Workbench(Settings(state_dir=str(folder)))
         self.hosts: list[HostProcess] = []
         self.connect: Connect | None = None
+        self._keyed: set[str] = set()  # topics whose tables are kept by key
         self._connection = postgres.connect()
 
     def sql(self, *statements: str) -> None:
@@ -62,11 +63,14 @@ class Rig:
         given: dict[str, Any] = {"transform": "flatten_debezium", "commit_interval_ms": "500ms"}
         if topic.startswith(JSON):
             given["value_format"] = "json"
+        if settings.get("mode") == "upsert":
+            self._keyed.add(topic)
         self.bench.enable(topic, {**given, **settings})
 
     def state(self, topic: str, key: str) -> Rows:
-        """What the newest-state query says now; empty before there is a table."""
-        return table_rows(self.bench, newest_state(self.bench.table_of(topic), key))
+        """What the newest-state query says now, or a table that is kept by key; empty before there is one."""
+        table = self.bench.table_of(topic)
+        return table_rows(self.bench, f"FROM {table}" if topic in self._keyed else newest_state(table, key))
 
     def wait_until_equal(self, topic: str, key: str = "id") -> Rows:
         """The database is quiet: soon the newest state has each of its rows, and no other."""
