@@ -63,17 +63,6 @@ def code(text: object) -> str:
 # --- the state machine ------------------------------------------------------------------------------------
 
 
-def state_machine() -> str:
-    """``PROTOCOL`` as a Mermaid diagram; pairs that stay in their state are left to ``states``."""
-    labels: dict[tuple[State, State], list[Event]] = {}
-    for before, ways in PROTOCOL.items():
-        for event, (after, _) in ways.items():
-            if before is not after:
-                labels.setdefault((before, after), []).append(event)
-    edges = [f"    {before} --> {after}: {', '.join(which)}" for (before, after), which in labels.items()]
-    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {State.STOPPED}", *edges, "```", ""])
-
-
 def states() -> str:
     """Every state: its meaning, and for its events the next state and the coordinator's actions."""
     meaning = _comments(State)
@@ -136,7 +125,7 @@ def general_settings() -> str:
     for section, model in models.items():
         fields += [(f"{section}.{name}", field) for name, field in model.model_fields.items()]
     rows = [_row(name, field, f"TABLETOPIC_{name.upper().replace('.', '__')}") for name, field in fields]
-    return table(["key", "type", "default", "meaning", "variable"], [row[:3] + row[4:] for row in rows])
+    return table(["key", "type", "default", "meaning", "variable"], rows)
 
 
 def server_settings() -> str:
@@ -161,7 +150,7 @@ def topic_settings() -> str:
         [*_row(name, field, "")[:-1], code(options.get(name, ""))]
         for name, field in TopicSettings.model_fields.items()
     ]
-    return table(["key", "type", "default", "limits", "meaning", "option"], rows)
+    return table(["key", "type", "default", "meaning", "option"], rows)
 
 
 def _row(name: str, field: FieldInfo, variable: str) -> list[str]:
@@ -170,8 +159,8 @@ def _row(name: str, field: FieldInfo, variable: str) -> list[str]:
     bounds = [_text(name, limit) for limit in limits if limit is not None]
     if get_origin(field.annotation) is dict:
         variable += "__<PROPERTY>"
-    shown = [code(_text(name, default)), " to ".join(map(code, bounds)), field.description or ""]
-    return [code(name), _type(name, field.annotation), *shown, code(variable)]
+    kind = ", ".join(filter(None, [_type(name, field.annotation), " to ".join(map(code, bounds))]))
+    return [code(name), kind, code(_text(name, default)), field.description or "", code(variable)]
 
 
 def _text(name: str, value: object) -> str:
@@ -257,18 +246,16 @@ def _properties(way: Way) -> str:
 
 
 def engine_rows() -> str:
-    """Each property of PyIceberg with its name in Spark's catalog and in DuckDB's secret."""
+    """PyIceberg's properties, by their names in Spark's catalog and in DuckDB's secret."""
     by_pyiceberg = engine_properties.IO
-    rows = [
-        [
-            code(one.pyiceberg),
-            code(one.spark or ""),
-            by_pyiceberg if one.duckdb == by_pyiceberg else code(one.duckdb or ""),
-            one.note,
-        ]
-        for one in engine_properties.TABLE
-    ]
-    return table(["`[catalog]`", "Spark", "DuckDB", ""], rows)
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for one in engine_properties.TABLE:
+        spark = "the same" if one.spark == one.pyiceberg else code(one.spark or "")
+        duckdb = by_pyiceberg if one.duckdb == by_pyiceberg else code(one.duckdb or "")
+        rows.setdefault((spark, duckdb, one.note), []).append(code(one.pyiceberg))
+    return table(
+        ["`[catalog]`", "Spark", "DuckDB", ""], ([", ".join(names), *cells] for cells, names in rows.items())
+    )
 
 
 # --- types ------------------------------------------------------------------------------------------------
@@ -328,7 +315,6 @@ def _shown(make: Callable[[], str | manual.Rows]) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "state-machine": state_machine,
     "states": states,
     "events": control_events,
     "progress": progress_record,

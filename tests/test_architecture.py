@@ -117,21 +117,6 @@ def test_every_generated_part_has_its_place() -> None:
     assert [name for name in generate.PARTS if f"<!-- generated: {name} -->" not in wanted] == []
 
 
-def test_the_diagram_has_every_change_of_state() -> None:
-    """Each line of the diagram is in the protocol, and each change of state of the protocol is in a line."""
-    drawn = {
-        (before, event, after)
-        for before, after, events in re.findall(
-            r"^    (\w+) --> (\w+): (.+)$", generate.state_machine(), re.M
-        )
-        for event in events.split(", ")
-    }
-    protocol = generate.PROTOCOL.items()
-    assert drawn == {
-        (of, event, to) for of, ways in protocol for event, (to, _) in ways.items() if of is not to
-    }
-
-
 def test_the_ledger_s_keys() -> None:
     """The page of the ledger lists what a snapshot's summary holds."""
     more: dict[str, Any] = {

@@ -175,7 +175,7 @@ class Owner:
         assert pending is not None
         if pending.unsure:
             raise StartOverError(
-                "other writers changed files of a compaction whose commit was unconfirmed; the topic "
+                "other programs changed files of a compaction whose commit was unconfirmed; the topic "
                 "restarts where its table ends"
             )
         self.pending = None

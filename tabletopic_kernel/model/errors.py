@@ -182,7 +182,7 @@ class ExpectationError(ProjectionError):
 
 
 class ActionNeededError(TableTopicError):
-    """Work stopped and the user must decide: foreign table, gap, re-created topic, bad record."""
+    """Work stopped and the user must decide: another program's table, gap, re-created topic, bad record."""
 
     page = "trouble"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -14,8 +15,12 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 0.1
 
 
-def interruptible(name: str, work: Callable[[], T], cancel: Callable[[], object]) -> T:
+def interruptible(
+    name: str, work: Callable[[], T], cancel: Callable[[], object], limit_s: float = float("inf")
+) -> T:
     """Do the work in another thread, as DuckDB and Spark ignore signals; Ctrl-C cancels it.
+
+    TimeoutError: it has taken longer than ``limit_s``, and was cancelled.
 
     Once ``polars`` is imported, ``Future.result`` alone ignores Ctrl-C: polars makes system calls resume
     after a signal (``SA_RESTART``), so Python never reaches its handler.
@@ -29,11 +34,13 @@ def interruptible(name: str, work: Callable[[], T], cancel: Callable[[], object]
             except BaseException as error:  # raised in the thread that waits for the result
                 outcome.set_exception(error)
 
+    deadline = time.monotonic() + limit_s
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
         while not wait([outcome], timeout=_LOOK_EVERY_S).done:
-            pass
-    except BaseException:  # of Ctrl-C or another signal
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    except BaseException:  # of Ctrl-C or another signal, or of the limit
         if not outcome.cancel():  # it has begun
             # Repeatedly: it may still be planning, or between two statements, which forget it.
             while not outcome.done():

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.drill.outcome import Outcome
 from tests.drill.verdict import TopicVerdict
 
-_HEADING = "## What it found\n"
+_HEADING = "## Results of the last run\n"
 _VERDICT = (
     "topic", "acknowledged", "rows", "dead letters", "skipped", "lost", "twice", "changed", "files",
     "orphans",

@@ -82,10 +82,10 @@ def test_a_page_gets_what_was_found(tmp_path: Path) -> None:
     found = outcome()
     found.options = "--faults foreign --heavy 0.1"
     page = tmp_path / "drill.md"
-    page.write_text("# The drill\n\n## What it found\n\nnothing\n")
+    page.write_text("# The drill\n\n## Results of the last run\n\nnothing\n")
     report.write(found, page)
     text = page.read_text()
-    assert text.startswith("# The drill\n\n## What it found\n\n✓ ")
+    assert text.startswith("# The drill\n\n## Results of the last run\n\n✓ ")
     assert "nothing" not in text
     assert 'make drill ARGS="--seed 7 --rounds 1 --faults foreign --heavy 0.1"' in text
     assert "| sent | 1 | 0 |" in text

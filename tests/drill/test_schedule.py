@@ -125,7 +125,11 @@ def test_only_the_death_of_a_worker_costs_no_host() -> None:
 def test_each_fault_has_its_line_in_the_docs() -> None:
     """With a metric and an alert that are declared; and something that does it."""
     text = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text("utf-8")
-    lines = re.findall(r"^\| (`.+`) \| `(\w+).*` \w+ \| (\w+)", text.partition("## Faults")[2], re.MULTILINE)
+    lines = re.findall(
+        r"^\| (`.+`) \| `(\w+).*` \w+ \| (\w+)",
+        text.partition("## The metric of each fault")[2],
+        re.MULTILINE,
+    )
     rows = [(fault, metric, alert) for faults, metric, alert in lines for fault in re.findall(r"\w+", faults)]
     metrics = {name for one in METRICS for name in (one.name, one.sample)} | {"up"}
     assert {fault for fault, _, _ in rows} == set(Fault) == _DOINGS.keys()

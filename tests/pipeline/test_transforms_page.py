@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/transforms.md are what happens."""
+"""The examples of docs/how-to/transforms.md, and the query of change-data.md, are what happens."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.pipeline.test_debezium import event, plain
 from tests.pipeline.whole_path import Path
+from tests.test_architecture import blocks
 
 PAGE = (File(__file__).parents[2] / "docs/how-to/transforms.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
@@ -97,5 +98,6 @@ def test_the_query_for_the_newest_state(catalog: Catalog, seed: int) -> None:
     customers = pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows])
     connection = duckdb.connect()
     connection.register("customers", customers)
-    (text,) = _blocks("sql")
+    _, text = blocks("docs/how-to/change-data.md", "sql")
+    text = text.replace("shop_public_customers", "customers")
     assert {row[0]: row[1] for row in connection.execute(text).fetchall()} == database

@@ -44,6 +44,7 @@ def _load(text: str, environ: Mapping[str, str] = {}) -> LoadedSettings:
         '[spark.conf]\n"spark.driver.memory" = "1g -javaagent:evil.jar"',
         '[spark.conf]\n"spark.plugins" = "Evil"', '[spark.conf]\n"spark.master" = "spark://evil:1"',
         '[spark]\nmaster = "spark://evil:1"',
+        '[notify]\ncommand = "touch x"', '[lineage]\nto = "/home/evil/.profile"',
     ],
 )  # fmt: skip
 def test_what_can_run_code_needs_consent_once(project: Path, text: str) -> None:
@@ -90,6 +91,8 @@ master = "local[2]"
 [spark.conf]
 "spark.driver.memory" = "4g"
 "spark.sql.shuffle.partitions" = 8
+[lineage]
+to = "https://a/api/v1/lineage"
 [topics.clicks]
 commit_interval_ms = "1s"
 """)

@@ -221,7 +221,7 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     where = f" in {progress.dead_letter_table}" if progress and progress.dead_letter_table else ""
     waiting = f"{words.number(progress.dead_letters if progress else None)} stored{where}"
     html = heading(
-        "Dead letters", f"{words.number(sum(refused.values()))} records rejected; {waiting}.{passed}"
+        "Dead letters", f"{words.number(sum(refused.values()))} records refused; {waiting}.{passed}"
     )
     if counts:
         columns = ["reason", "records", "share"]

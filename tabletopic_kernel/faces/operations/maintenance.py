@@ -229,7 +229,7 @@ def expire(
     workbench: Workbench,
     topic: Topic,
     orphans: Annotated[
-        bool, Option("Also remove orphan files; those of other writers only if older than 3 days")
+        bool, Option("Also remove orphan files; those of other programs only if older than 3 days")
     ] = False,
     dry_run: Annotated[bool, Option("Report what would be removed; change nothing")] = False,
     timeout: Wait = 600.0,

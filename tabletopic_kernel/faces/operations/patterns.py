@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tabletopic_kernel.faces.operations.operation import Message, Option
-from tabletopic_kernel.model.errors import ActionNeededError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -44,7 +44,7 @@ def is_pattern(topic: str) -> bool:
 def enable_each(
     workbench: Workbench, pattern: str, settings: dict[str, Any], exclude: str, *, yes: bool
 ) -> Enablings:
-    """Plan to enable the topics of a pattern, or do it; one that is refused does not keep the others out."""
+    """Plan to enable the topics of a pattern, or do it; one that cannot be enabled keeps no other out."""
     if "table" in settings:
         raise UsageError(f"--table is for one topic; the topics of {pattern!r} get tables of their own names")
     excluded = [text.strip() for text in exclude.split(",") if text.strip()]
@@ -70,7 +70,7 @@ def enable_each(
                 ]
             if yes and not refused:
                 topic.enable(settings)
-        except (UsageError, ActionNeededError) as error:
+        except (UsageError, ActionNeededError, RetryableError) as error:
             refused = [str(error)]
         if not refused:
             taken[table] = name

@@ -125,7 +125,7 @@ METRICS: Final = (
     _D("tabletopic_dead_letters", "gauge", Group.TROUBLE,
        "Records in the dead-letter table, as of its owner's last commit", TOPIC),
     _D("tabletopic_refused_records", "counter", Group.TROUBLE,
-       "Rejected records since the table was created, by reason: dead letters or skipped",
+       "Refused records since the table was created, by reason: dead letters or skipped",
        ("topic", "reason")),
     _D("tabletopic_passed_over_records", "counter", Group.TROUBLE,
        "Records ignored since the table was created, by reason", ("topic", "reason")),

@@ -31,6 +31,7 @@ from tabletopic_kernel.workbench.peek import keys_as_values
 
 ERROR: Final = "_kafka_error"  # why a value cannot be decoded
 _OWN: Final = (KEY, HEADER, METADATA, ERROR)
+_MOST_S: Final = 10.0  # for the condition on a batch; a search looks for as long
 _BY_RECORD: Final = (
     duckdb.ConversionException,
     duckdb.InvalidInputException,
@@ -134,7 +135,9 @@ class Condition:
         try:
             connection.register(TABLE, table)
             work = partial(_rows, connection, self._query)
-            return interruptible("peek", work, connection.interrupt)
+            return interruptible("peek", work, connection.interrupt, _MOST_S)
+        except TimeoutError:
+            raise _wrong(self._where, f"it takes more than {_MOST_S:g} s for {count:,} records") from None
         except _BY_RECORD as error:
             advice = "TRY_CAST and TRY(…) are null instead of failing"
             raise _wrong(self._where, f"it fails on a record: {_line(error)}; {advice}") from None

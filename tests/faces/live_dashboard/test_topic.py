@@ -69,7 +69,7 @@ def test_text_says_what_the_plots_show(view: View) -> None:
         "6 d 23 h",
         "add country string",
         "clicks-value version 2 (id 2)",
-        "15 records rejected; 15 stored in default.clicks__dead_letters.",
+        "15 records refused; 15 stored in default.clicks__dead_letters.",
         "No row: 2,000 filtered.",
         "unknown_schema",
         "replace (external)",

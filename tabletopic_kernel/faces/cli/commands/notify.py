@@ -32,7 +32,7 @@ def notify(
     from tabletopic_kernel.host.metrics.notifier import message_of, receivers
     from tabletopic_kernel.local.machine import now_ms
 
-    words = "a test of [notify]: hosts will tell you here what needs a person"
+    words = "a test of [notify]: hosts send here what needs a person"
     message = message_of([Notice("test", "", "", now_ms(), words, "tabletopic status")])
     known = receivers(call.loaded.settings.notify)
     outcomes = {name: send(message) if test else None for name, send in known.items()}

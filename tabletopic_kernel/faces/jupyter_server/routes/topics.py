@@ -39,7 +39,7 @@ FileCondition = Annotated[
 ]
 Orphans = Annotated[
     bool,
-    Field(description="Also remove orphan files; those of other writers only if older than 3 days"),
+    Field(description="Also remove orphan files; those of other programs only if older than 3 days"),
 ]
 
 

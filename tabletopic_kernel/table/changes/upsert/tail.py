@@ -47,7 +47,7 @@ def applied(
     if len(gone) < len(found) or len(set(map(file_name, paths))) < len(paths):
         raise ActionNeededError(
             f"files of {'.'.join(table.name())} in several folders have the same name, which a live read "
-            "does not tell apart: query it without --live"
+            "cannot distinguish: query it without --live"
         )
     kept = rows.filter(pa.array(stays))
     return pa.concat_tables([kept, *(part.cast(kept.schema) for part in parts)]), _places(gone)
