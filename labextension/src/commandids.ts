@@ -21,6 +21,7 @@ export namespace CommandIDs {
   export const expire = 'tabletopic:expire';
   export const insertQuery = 'tabletopic:insert-query';
   export const insertCell = 'tabletopic:insert-cell';
+  export const saveQuery = 'tabletopic:save-query';
   export const formatSql = 'tabletopic:format-sql';
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';

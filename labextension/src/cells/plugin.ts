@@ -8,11 +8,13 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { TopicApi } from '../api';
 import { CommandIDs } from '../commandids';
+import { saveQuery } from '../queries';
 import { copy } from '../telling';
 import { formatCell, isFormattable } from './format';
 import { addHints } from './hints';
-import { addSqlCells, markError } from './sql';
+import { addSqlCells, isQuery, markError } from './sql';
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: '@tabletopic/lab:cells',
@@ -87,7 +89,21 @@ function activate(
       }
     }
   });
-  palette?.addItem({ command: CommandIDs.formatSql, category: trans.__('Table Topic') });
+  const api = new TopicApi(app.serviceManager.serverSettings);
+  const sourceOf = (args: ReadonlyPartialJSONObject) => cellOf(args)?.model.sharedModel.getSource() ?? '';
+  app.commands.addCommand(CommandIDs.saveQuery, {
+    label: trans.__('Save Query…'),
+    caption: trans.__('Keep this %lake cell by a name, among the sidebar’s queries'),
+    isEnabled: args => isQuery(sourceOf(args)),
+    isVisible: args => isQuery(sourceOf(args)),
+    describedBy: {
+      args: { type: 'object', properties: { menu: { type: 'boolean', description: 'The cell of the context menu' } } }
+    },
+    execute: args => saveQuery(sourceOf(args), api, trans)
+  });
+  for (const command of [CommandIDs.formatSql, CommandIDs.saveQuery]) {
+    palette?.addItem({ command, category: trans.__('Table Topic') });
+  }
 }
 
 function show(cell: { readonly editor: unknown }, error: string | null): void {
