@@ -16,7 +16,7 @@ _LINE = "n = 1\n%lake --limit 5 SELECT url FROM clicks -- <b>all</b>"
 
 
 def test_queries_are_saved_and_inserted(page: LabPage, api: FakeApi, lab: Lab) -> None:
-    """By mouse and keyboard; markup stays text."""
+    """By mouse and keyboard; a line's SQL has the colours of a cell's; markup stays text."""
     api.topics = [running("clicks")]
     history = {"cell": "%%lake\nSELECT '<img src=x onerror=alert(1)>'", "at_ms": 1, "failed": True}
     api.answers["GET", "queries"] = (200, {"saved": [], "history": [history]})
@@ -24,6 +24,8 @@ def test_queries_are_saved_and_inserted(page: LabPage, api: FakeApi, lab: Lab) -
     page.open()
     page.page.evaluate("jupyterapp.commands.execute('docmanager:open', { path: 'queries.ipynb' })")
     line, empty = (page.page.locator(".jp-Notebook .jp-CodeCell").nth(at) for at in range(2))
+
+    expect(line.locator(".cm-line span").get_by_text("SELECT", exact=True)).to_be_visible()
 
     section = page.sidebar.locator(".jp-TableTopic-queries")
     section.locator("summary").press("Enter")

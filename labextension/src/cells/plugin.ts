@@ -1,7 +1,7 @@
 /** Cells of notebooks: SQL in them, and commands that insert and format it. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
-import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
@@ -14,13 +14,14 @@ import { saveQuery } from '../queries';
 import { copy } from '../telling';
 import { formatCell, isFormattable } from './format';
 import { addHints } from './hints';
+import { addSqlLines } from './lines';
 import { addSqlCells, isQuery, markError } from './sql';
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: '@tabletopic/lab:cells',
   description: 'SQL in cells: highlighting, completion, errors where they are, and a format.',
   autoStart: true,
-  requires: [INotebookTracker, IEditorExtensionRegistry],
+  requires: [INotebookTracker, IEditorExtensionRegistry, IEditorLanguageRegistry],
   optional: [ICompletionProviderManager, ISettingRegistry, ICommandPalette, ITranslator],
   activate
 };
@@ -29,6 +30,7 @@ function activate(
   app: JupyterFrontEnd,
   tracker: INotebookTracker,
   extensions: IEditorExtensionRegistry,
+  languages: IEditorLanguageRegistry,
   completions: ICompletionProviderManager | null,
   settings: ISettingRegistry | null,
   palette: ICommandPalette | null,
@@ -36,6 +38,7 @@ function activate(
 ): void {
   const trans = (translator ?? nullTranslator).load('tabletopic');
   addSqlCells(extensions);
+  addSqlLines(extensions, languages);
   if (completions !== null) {
     addHints(completions, tracker, settings);
   }

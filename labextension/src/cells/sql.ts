@@ -9,7 +9,8 @@ import type { DecorationSet } from '@codemirror/view';
 
 const SQL = 'text/x-sql';
 const BEGINS = /^\s*%%lake(?!\S)/;
-const LINE = /^\s*%lake(?!\S)/m;
+/** A line of a cell in Python that is a query, also one whose result gets a name. */
+export const LINE = /^[ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?%lake(?!\S)/m;
 /** What the kernel writes below an error: where it is, the line, and marks below its word. */
 const PLACE = /\bline (\d+), column (\d+) of the cell:\n.*\n[ \t]*(\^+)/;
 
