@@ -4,6 +4,7 @@ export namespace CommandIDs {
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
   export const manual = 'tabletopic:manual';
+  export const records = 'tabletopic:records';
   export const quickstart = 'tabletopic:quickstart';
   export const startStack = 'tabletopic:start-stack';
   export const stopStack = 'tabletopic:stop-stack';
@@ -37,6 +38,7 @@ export namespace CommandIDs {
     compact,
     expire,
     null,
+    records,
     dashboard,
     insertQuery,
     copyQuery,

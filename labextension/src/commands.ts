@@ -26,6 +26,7 @@ export interface IScreens {
   openDashboard(topic: string | null): void;
   openSettings(topic: string): void;
   openManual(page?: string, word?: string): void;
+  openRecords(topic: string): void;
   openNotebook(path: string): Promise<unknown>;
   insertCell(source: string): Promise<unknown>;
 }

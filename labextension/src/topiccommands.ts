@@ -8,6 +8,7 @@ import {
   pauseIcon,
   runIcon,
   saveIcon,
+  searchIcon,
   settingsIcon,
   stopIcon,
   tableRowsIcon,
@@ -136,6 +137,15 @@ export function topicCommands(model: WorkbenchModel, screens: IScreens, trans: T
       icon: deleteIcon,
       fits: isMaintained,
       run: topic => expireSnapshots(topic, model, trans)
+    },
+    {
+      id: CommandIDs.records,
+      label: trans.__('Look at Records'),
+      longLabel: trans.__('Look at the Records of a Topic…'),
+      caption: trans.__('Find records in Kafka, and what became of each: row, dead letter, or why neither'),
+      icon: searchIcon,
+      fits: () => true,
+      run: topic => screens.openRecords(topic)
     },
     {
       id: CommandIDs.insertQuery,
