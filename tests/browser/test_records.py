@@ -123,7 +123,9 @@ def test_a_record_is_sought_and_looked_at(page: LabPage, api: FakeApi) -> None:
     page.shot("records-dark")
     page.set_theme("JupyterLab Light")
     tab.get_by_role("button", name="Pause").click()
+    expect(status).to_have_text("Paused: the newest 53 records.")
     topic.end = 130
-    asked = len(topic.asked)
-    page.page.wait_for_timeout(1_500)
-    assert len(topic.asked) == asked
+    tab.get_by_role("button", name="Go on").click()
+    expect(rows).to_have_count(103)
+    expect(rows.first).to_contain_text("/p/122")
+    expect(status).to_have_text("103 found: looked at 103 of 123 records.")

@@ -32,8 +32,7 @@ export class RecordsView implements IPageView {
       h('div', { class: css('recordsBar') }, this._follow, this._status, this._goOn),
       h('div', { class: css('recordsSplit') }, this._list.node, this._detail.node)
     );
-    setShown(this._goOn, false);
-    this._setFollowing(false);
+    this._offer();
     void this._begin();
   }
 
@@ -100,7 +99,7 @@ export class RecordsView implements IPageView {
   private _ended(answer: IRecords): void {
     this._next = answer.go_on;
     this._tail = answer.tail;
-    setShown(this._goOn, answer.go_on !== null && !this._isFollowing);
+    this._offer();
     const looked = [number(this._looked), number(this._offsets)] as const;
     const found = this._trans.__('%1 found', number(this._list.size));
     const text =
@@ -141,17 +140,26 @@ export class RecordsView implements IPageView {
 
   private _setFollowing(following: boolean): void {
     this._isFollowing = following;
-    setText(this._follow, following ? this._trans.__('Pause') : this._trans.__('Follow'));
-    this._follow.title = following
-      ? this._trans.__('Stop showing records as they come')
-      : this._trans.__('Show records as they come');
+    this._offer();
     if (following) {
       this._form.readNewest();
       void this._begin();
     } else {
       window.clearTimeout(this._timer);
-      setShown(this._goOn, this._next !== null);
+      this._turn++; // what is on its way comes too late
+      setBusy(this._goOn, false);
+      setAttribute(this.node, 'aria-busy', null);
+      this._say(this._trans.__('Paused: the newest %1 records.', number(this._list.size)), false);
     }
+  }
+
+  /** The buttons that apply. */
+  private _offer(): void {
+    setText(this._follow, this._isFollowing ? this._trans.__('Pause') : this._trans.__('Follow'));
+    this._follow.title = this._isFollowing
+      ? this._trans.__('Stop showing records as they come')
+      : this._trans.__('Show records as they come');
+    setShown(this._goOn, this._next !== null && !this._isFollowing);
   }
 
   /** Ask again in a while, if somebody looks. */
@@ -175,7 +183,12 @@ export class RecordsView implements IPageView {
       }
       if (answer !== null) {
         this._tail = answer.tail;
+        this._looked += answer.looked;
+        this._offsets += answer.looked;
         keepingFocus(this.node, () => this._list.prepend([...answer.records].reverse(), MOST_FOLLOWED));
+        if (this._list.size >= MOST_FOLLOWED) {
+          this._next = null; // the oldest are gone: what follows them would leave a gap
+        }
         this._say(this._trans.__('Following: the newest %1 records.', number(this._list.size)), false);
       }
     }
