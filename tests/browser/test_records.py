@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tabletopic_kernel.faces.operations.shown_records import shown_records
 from tabletopic_kernel.workbench.peek import Fate, PeekedRecord, WrittenBy
@@ -83,7 +83,7 @@ def test_a_record_is_sought_and_looked_at(page: LabPage, api: FakeApi) -> None:
     expect(status).to_have_text("50 found: looked at 50 of 120 records.")
     for fate in _FATES:
         expect(tab).to_contain_text(fate.text)
-    tab.get_by_role("button", name="Go on").press("Enter")
+    tab.get_by_role("button", name="Continue").press("Enter")
     expect(rows).to_have_count(100)
     expect(rows.nth(50)).to_be_focused()
     keys.press("ArrowDown")
@@ -110,7 +110,12 @@ def test_a_record_is_sought_and_looked_at(page: LabPage, api: FakeApi) -> None:
     keys.press("Enter")
     expect(status).to_have_text("no column nonsense: see tabletopic schema clicks")
     tab.get_by_label("Condition").fill("")
+    follow_records(page, tab, topic)
 
+
+def follow_records(page: LabPage, tab: Locator, topic: _Topic) -> None:
+    """New ones on top, until paused; the focus stays, in light and dark."""
+    rows, status = tab.locator("tbody tr"), tab.get_by_role("status")
     tab.get_by_role("button", name="Follow").press("Enter")
     expect(rows.first).to_contain_text("/p/119")
     rows.nth(4).click()
@@ -125,7 +130,7 @@ def test_a_record_is_sought_and_looked_at(page: LabPage, api: FakeApi) -> None:
     tab.get_by_role("button", name="Pause").click()
     expect(status).to_have_text("Paused: the newest 53 records.")
     topic.end = 130
-    tab.get_by_role("button", name="Go on").click()
+    tab.get_by_role("button", name="Continue").click()
     expect(rows).to_have_count(103)
     expect(rows.first).to_contain_text("/p/122")
     expect(status).to_have_text("103 found: looked at 103 of 123 records.")

@@ -24,7 +24,7 @@ export class RecordsView implements IPageView {
     this._form = new SearchForm(_trans, () => this._submitted());
     this._list = new RecordList(_trans, record => void this._look(record));
     this._detail = new RecordDetail(_trans, () => this._list.focusSelected());
-    this._goOn = textButton(_trans.__('Go on'), () => void this._continue());
+    this._goOn = textButton(_trans.__('Continue'), () => void this._continue());
     this._follow = textButton(_trans.__('Follow'), () => this._setFollowing(!this._isFollowing));
     this.node.append(
       h('h2', {}, _trans.__('Records of %1', topic)),
