@@ -4,6 +4,7 @@ export namespace CommandIDs {
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
   export const manual = 'tabletopic:manual';
+  export const records = 'tabletopic:records';
   export const quickstart = 'tabletopic:quickstart';
   export const startStack = 'tabletopic:start-stack';
   export const stopStack = 'tabletopic:stop-stack';
@@ -21,6 +22,7 @@ export namespace CommandIDs {
   export const expire = 'tabletopic:expire';
   export const insertQuery = 'tabletopic:insert-query';
   export const insertCell = 'tabletopic:insert-cell';
+  export const saveQuery = 'tabletopic:save-query';
   export const formatSql = 'tabletopic:format-sql';
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';
@@ -36,6 +38,7 @@ export namespace CommandIDs {
     compact,
     expire,
     null,
+    records,
     dashboard,
     insertQuery,
     copyQuery,

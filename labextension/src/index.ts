@@ -17,10 +17,12 @@ import { followPageLinks } from './dom';
 import { SettingsForm } from './form/settingsform';
 import { addResults } from './grid/renderer';
 import { addCards } from './launcher';
+import type { LazyPage } from './lazypage';
 import { Manual } from './manual';
 import { WorkbenchModel } from './model';
 import { Notices } from './notices';
 import { DEFAULT_OPTIONS, followOptions } from './options';
+import { recordsPage } from './records/page';
 import { Sidebar } from './sidebar';
 import { LagStatus } from './statusbar';
 
@@ -74,6 +76,7 @@ function activate(
       openDashboard: topic => pages.openDashboard(topic),
       openSettings: topic => pages.openSettings(topic),
       openManual: () => pages.openManual(),
+      openRecords: topic => pages.openRecords(topic),
       openNotebook: path => app.commands.execute('docmanager:open', { path }),
       insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
     },
@@ -146,7 +149,17 @@ class Pages {
     this._app.shell.activateById(this._manual.id);
   }
 
+  openRecords(topic: string): void {
+    const open = () => new MainAreaWidget({ content: recordsPage(topic, this._model.api, this._trans) });
+    this._open(this._records, page => page.content.topic === topic, open);
+  }
+
   restore(restorer: ILayoutRestorer): void {
+    void restorer.restore(this._records, {
+      command: CommandIDs.records,
+      args: page => ({ topic: page.content.topic }),
+      name: page => page.content.topic ?? ''
+    });
     void restorer.restore(this._dashboards, {
       command: CommandIDs.dashboard,
       args: page => (page.content.topic === null ? {} : { topic: page.content.topic }),
@@ -177,5 +190,6 @@ class Pages {
 
   private _manual: Manual | null = null;
   private readonly _dashboards = new WidgetTracker<MainAreaWidget<DashboardFrame>>({ namespace: 'tabletopic-dashboard' });
+  private readonly _records = new WidgetTracker<MainAreaWidget<LazyPage>>({ namespace: 'tabletopic-records' });
   private readonly _settings = new WidgetTracker<MainAreaWidget<SettingsForm>>({ namespace: 'tabletopic-settings' });
 }

@@ -5,6 +5,7 @@ import { KeyedViews, arrange, css, h, setShown, setText } from './dom';
 import type { IView } from './dom';
 import { TopicRow } from './row';
 import type { IRowActions, IRowData } from './row';
+import type { Selection } from './selection';
 import { needOf, stateWord } from './words';
 
 /** From this many topics on, a filter is worth its space. */
@@ -30,6 +31,7 @@ interface IGroup {
 export class TopicList implements IView<IListData> {
   constructor(
     actions: IRowActions,
+    private readonly _selection: Selection,
     private readonly _trans: TranslationBundle
   ) {
     this._filter = h('input', {
@@ -60,7 +62,7 @@ export class TopicList implements IView<IListData> {
         'No topic is enabled. Enable one, and every record lands in an Iceberg table exactly once.'
       )
     );
-    this.node = h('div', {}, this._filter, this._order, this._hint, this._on.node, this._off.node, this._none);
+    this.node = h('div', {}, this._filter, this._order, _selection.node, this._hint, this._on.node, this._off.node, this._none);
     this.node.addEventListener('keydown', event => this._move(event));
   }
 
@@ -80,6 +82,7 @@ export class TopicList implements IView<IListData> {
     setShown(this._order, topics.length >= FILTER_FROM);
     const wanted = this._filter.hidden ? '' : this._filter.value.trim().toLowerCase();
     const shown = wanted ? topics.filter(row => this._matches(row, wanted)) : topics;
+    this._selection.update([...shown.filter(row => row.enabled), ...shown.filter(row => !row.enabled)]);
     const nodes = this._rows.update(shown.map(row => this._dataOf(row)));
     const focused = document.activeElement;
     const fill = (group: IGroup, enabled: boolean, title: string) =>
@@ -122,7 +125,8 @@ export class TopicList implements IView<IListData> {
   private _dataOf(row: IRow): IRowData {
     const { nowMs, staleMs, warnLagSeconds, pending, problem } = this._data as IListData;
     const { topic } = row;
-    return { row, warnLagSeconds, nowMs, staleMs, pending: pending(topic), problem: problem(topic) };
+    const selected = this._selection.isOpen ? this._selection.has(topic) : null;
+    return { row, selected, warnLagSeconds, nowMs, staleMs, pending: pending(topic), problem: problem(topic) };
   }
 
   private _fill(group: IGroup, title: string, nodes: readonly HTMLElement[]): void {
@@ -140,7 +144,7 @@ export class TopicList implements IView<IListData> {
   /** Arrow keys move to the same control in the next row. */
   private _move(event: KeyboardEvent): void {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const control = event.target instanceof HTMLElement ? event.target.closest('button') : null;
+    const control = event.target instanceof HTMLElement ? event.target.closest<HTMLElement>('button, input') : null;
     const row = control?.closest<HTMLElement>('li[data-topic]') ?? null;
     if (step === undefined || control === null || row === null || control.closest('.jp-TableTopic-rowHead') === null) {
       return;

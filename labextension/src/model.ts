@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
+import { Actions } from './actions';
 import { ApiError, reasonOf } from './api';
 import type { IOverview, IReplayPlan, IRow, Settings, TopicApi } from './api';
 
@@ -12,18 +13,9 @@ const UNWATCHED_FACTOR = 5;
 const BUSY_MS = 1_000;
 /** Longest wait between two attempts while Jupyter does not respond. */
 const MAX_WAIT_MS = 15_000;
-/** How long an action may take to appear in the overview; then the overview counts again. */
-const PATIENCE_MS = 20_000;
 
 /** The key for what concerns no single topic. */
 export const GENERAL = '';
-
-interface IPending {
-  readonly label: string;
-  /** Whether the overview shows that it is done; absent while the request itself is in progress. */
-  done?: (overview: IOverview) => boolean;
-  until: number;
-}
 
 /** The overview by polling, and the actions; `changed` signals something new to display. */
 export class WorkbenchModel implements IDisposable {
@@ -36,6 +28,14 @@ export class WorkbenchModel implements IDisposable {
       factory: () => this._look(),
       frequency: { interval: this._periodMs * UNWATCHED_FACTOR, backoff: true, max: MAX_WAIT_MS },
       standby: 'when-hidden'
+    });
+    this._actions = new Actions({
+      changed: () => {
+        this._setFrequency();
+        this.changed.emit();
+      },
+      said: words => this.said.emit(words),
+      done: () => void this.refresh()
     });
   }
 
@@ -106,63 +106,62 @@ export class WorkbenchModel implements IDisposable {
 
   /** The action in progress on a topic (or on all: GENERAL), in words; null for none. */
   pending(topic: string): string | null {
-    return this._pending.get(topic)?.label ?? null;
+    return this._actions.pending(topic);
   }
 
   /** Why the last action on a topic (or on all: GENERAL) failed; null if it did not. */
   problem(topic: string): string | null {
-    return this._problems.get(topic) ?? null;
+    return this._actions.problem(topic);
   }
 
   /** The user has read it. */
   dismiss(topic: string): void {
-    this._problems.delete(topic);
-    this.changed.emit();
+    this._actions.dismiss(topic);
   }
 
   /** Enable a topic with these settings; the server's apply for those not given. */
   enable(topic: string, settings: Settings = {}): Promise<boolean> {
-    return this._act(topic, this._trans.__('enabling…'), () => this.api.enable(topic, settings), {
+    return this._actions.run(topic, this._trans.__('enabling…'), () => this.api.enable(topic, settings), {
       done: () => this.row(topic)?.enabled === true,
       said: this._trans.__('%1 is enabled', topic)
     });
   }
 
   disable(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('disabling…'), () => this.api.disable(topic), {
+    return this._actions.run(topic, this._trans.__('disabling…'), () => this.api.disable(topic), {
       done: () => this.row(topic)?.enabled !== true,
       said: this._trans.__('%1 is disabled; its table stays', topic)
     });
   }
 
   pause(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('pausing…'), () => this.api.tell(topic, 'pause'), {
+    return this._actions.run(topic, this._trans.__('pausing…'), () => this.api.tell(topic, 'pause'), {
       done: () => this.row(topic)?.run === 'paused',
       said: this._trans.__('%1 is pausing', topic)
     });
   }
 
   resume(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('resuming…'), () => this.api.tell(topic, 'resume'), {
+    return this._actions.run(topic, this._trans.__('resuming…'), () => this.api.tell(topic, 'resume'), {
       done: () => this.row(topic)?.run === 'on',
       said: this._trans.__('%1 resumes', topic)
     });
   }
 
   commit(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('requesting a commit…'), () => this.api.tell(topic, 'commit'), {
+    return this._actions.run(topic, this._trans.__('requesting a commit…'), () => this.api.tell(topic, 'commit'), {
       said: this._trans.__('Requested a commit of %1', topic)
     });
   }
 
   compact(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('requesting a compaction…'), () => this.api.tell(topic, 'compact'), {
+    return this._actions.run(topic, this._trans.__('requesting a compaction…'), () => this.api.tell(topic, 'compact'), {
       said: this._trans.__('Requested a compaction of %1; an event will report the outcome', topic)
     });
   }
 
   expire(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('requesting an expiry…'), () => this.api.tell(topic, 'expire'), {
+    return this._actions.run(topic, this._trans.__('requesting an expiry…'), () => this.api.tell(topic, 'expire'), {
       said: this._trans.__('Requested an expiry of old snapshots of %1; an event will report the outcome', topic)
     });
   }
@@ -170,81 +169,48 @@ export class WorkbenchModel implements IDisposable {
   /** What a replay of the dead letters would do; null if unknown, and `problem` then says why. */
   async planReplay(topic: string): Promise<IReplayPlan | null> {
     let plan: IReplayPlan | null = null;
-    await this._act(topic, this._trans.__('reading the dead letters…'), async () => {
+    await this._actions.run(topic, this._trans.__('reading the dead letters…'), async () => {
       plan = await this.api.planReplay(topic);
     }, {});
     return plan;
   }
 
   replay(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('requesting a replay…'), () => this.api.replay(topic), {
+    return this._actions.run(topic, this._trans.__('requesting a replay…'), () => this.api.replay(topic), {
       said: this._trans.__('Replaying the dead letters of %1; an event will report the outcome', topic)
     });
   }
 
   startStack(): Promise<boolean> {
-    return this._act(GENERAL, this._trans.__('Starting the local stack…'), () => this.api.startStack(), {
+    return this._actions.run(GENERAL, this._trans.__('Starting the local stack…'), () => this.api.startStack(), {
       done: overview => overview.servers.state !== 'none' && overview.servers.missing.length === 0
     });
   }
 
   stopStack(): Promise<boolean> {
-    return this._act(GENERAL, this._trans.__('Stopping the local stack…'), () => this.api.stopStack(), {
+    return this._actions.run(GENERAL, this._trans.__('Stopping the local stack…'), () => this.api.stopStack(), {
       done: overview => overview.servers.state === 'none',
       said: this._trans.__('The local stack is stopped; topics and tables stay')
     });
   }
 
   startHost(): Promise<boolean> {
-    return this._act(GENERAL, this._trans.__('Starting a host…'), () => this.api.startHost(), {
+    return this._actions.run(GENERAL, this._trans.__('Starting a host…'), () => this.api.startHost(), {
       done: overview => overview.host.state !== 'none'
     });
   }
 
   stopHost(): Promise<boolean> {
-    return this._act(GENERAL, this._trans.__('Stopping the host…'), () => this.api.stopHost(), {
+    return this._actions.run(GENERAL, this._trans.__('Stopping the host…'), () => this.api.stopHost(), {
       said: this._trans.__('The host is stopped')
     });
   }
 
   sendSample(count: number): Promise<boolean> {
-    return this._act(GENERAL, this._trans.__('Sending sample events…'), () => this.api.sample(count), {
+    return this._actions.run(GENERAL, this._trans.__('Sending sample events…'), () => this.api.sample(count), {
       done: overview => overview.topics.some(row => row.topic === 'clicks'),
       said: this._trans.__('Sending sample events to the topic clicks')
     });
-  }
-
-  /** Run one action: mark it, and announce its outcome. False if it failed; `problem` then says why. */
-  private async _act(
-    key: string,
-    label: string,
-    request: () => Promise<unknown>,
-    end: { readonly done?: (overview: IOverview) => boolean; readonly said?: string }
-  ): Promise<boolean> {
-    const pending: IPending = { label, until: Infinity };
-    this._pending.set(key, pending);
-    this._problems.delete(key);
-    this._setFrequency();
-    this.changed.emit();
-    try {
-      await request();
-    } catch (error) {
-      this._problems.set(key, reasonOf(error));
-      this._pending.delete(key);
-      this.changed.emit();
-      return false;
-    }
-    if (end.done !== undefined) {
-      pending.done = end.done;
-      pending.until = Date.now() + PATIENCE_MS;
-    } else {
-      this._pending.delete(key);
-    }
-    if (end.said !== undefined) {
-      this.said.emit(end.said);
-    }
-    void this.refresh();
-    return true;
   }
 
   private async _look(): Promise<void> {
@@ -257,11 +223,7 @@ export class WorkbenchModel implements IDisposable {
       this.changed.emit();
       throw error; // the poll waits longer before it retries
     }
-    for (const [key, pending] of this._pending) {
-      if (pending.done?.(this._overview) === true || Date.now() > pending.until) {
-        this._pending.delete(key);
-      }
-    }
+    this._actions.settle(this._overview);
     this._setFrequency();
     this.changed.emit();
   }
@@ -293,7 +255,7 @@ export class WorkbenchModel implements IDisposable {
   private get _isBusy(): boolean {
     const overview = this._overview;
     return (
-      this._pending.size > 0 ||
+      this._actions.areUnderWay ||
       (overview !== null &&
         (overview.servers.state === 'starting' ||
           overview.servers.state === 'stopping' ||
@@ -304,8 +266,7 @@ export class WorkbenchModel implements IDisposable {
   }
 
   private readonly _poll: Poll;
-  private readonly _pending = new Map<string, IPending>();
-  private readonly _problems = new Map<string, string>();
+  private readonly _actions: Actions;
   private _overview: IOverview | null = null;
   private _trouble: string | null = null;
   private _gotMs = 0;

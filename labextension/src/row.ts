@@ -20,6 +20,8 @@ export interface IRowData {
   readonly pending: string | null;
   readonly problem: string | null;
   readonly warnLagSeconds: number;
+  /** Whether it is among the selected topics; null while none can be selected. */
+  readonly selected: boolean | null;
 }
 
 /** The actions on a row. */
@@ -27,6 +29,8 @@ export interface IRowActions {
   toggle(row: IRow): void;
   menu(topic: string, at: DOMRect): void;
   dismiss(topic: string): void;
+  /** With `range` also those between the last one and this. */
+  select(topic: string, on: boolean, range: boolean): void;
   /** The part that unfolds below the row. */
   details(topic: string): RowDetails;
 }
@@ -44,6 +48,8 @@ export class TopicRow implements IView<IRowData> {
     this._fold.append(iconElement(caretRightIcon), label);
     this._fold.addEventListener('click', () => this._unfold());
     this._switch = new Switch(_trans.__('%1: ingest into an Iceberg table', topic), () => _actions.toggle(this._data.row));
+    this._box = h('input', { type: 'checkbox', class: css('box'), 'aria-label': _trans.__('Select %1', topic) });
+    this._box.addEventListener('click', event => _actions.select(topic, this._box.checked, event.shiftKey));
     const menu = iconButton(ellipsesIcon, _trans.__('Actions for %1', topic), button =>
       _actions.menu(topic, button.getBoundingClientRect())
     );
@@ -53,7 +59,7 @@ export class TopicRow implements IView<IRowData> {
     this.node = h(
       'li',
       { class: css('row') },
-      h('div', { class: css('rowHead') }, this._fold, this._switch.node, menu),
+      h('div', { class: css('rowHead') }, this._box, this._fold, this._switch.node, menu),
       h('div', { class: css('rowState') }, this._chip.node, this._lag),
       h('div', { class: css('facts') }, this._facts, this._letters.node),
       this._error,
@@ -72,6 +78,8 @@ export class TopicRow implements IView<IRowData> {
     const on = row.enabled;
     setAttribute(this.node, 'data-enabled', String(on));
     setAttribute(this.node, 'data-stale', stale ? 'true' : null);
+    setShown(this._box, data.selected !== null);
+    this._box.checked = data.selected === true;
     this._switch.update({ on, busy: pending !== null });
     this._chip.update(pending !== null ? { text: pending, tone: 'busy' } : stateWord(row, this._trans, stale));
     setText(this._lag, on ? lagText(row.lag_records, row.lag_seconds, this._trans) : this._size(row));
@@ -168,6 +176,7 @@ export class TopicRow implements IView<IRowData> {
       : null;
   }
 
+  private readonly _box: HTMLInputElement;
   private readonly _fold: HTMLButtonElement;
   private readonly _switch: Switch;
   private readonly _chip = new Chip();

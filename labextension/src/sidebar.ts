@@ -14,6 +14,8 @@ import { topicIcon } from './icons';
 import { TopicList } from './list';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
+import { QueryList } from './queries';
+import { Selection } from './selection';
 
 /** Events sent by the sample button: enough to see files and lag, few enough to wait for. */
 export const SAMPLE_EVENTS = 5_000;
@@ -56,17 +58,23 @@ export class Sidebar extends Widget {
       { startStack: run(CommandIDs.startStack), sendSample: run(CommandIDs.sendSample) },
       trans
     );
+    const selection = new Selection(model, trans);
     this._list = new TopicList(
       {
         toggle: row => void (row.enabled ? model.disable(row.topic) : model.enable(row.topic)),
         menu: (topic, at) => this._open(CommandIDs.topicMenu, { topic }, at),
         dismiss: topic => model.dismiss(topic),
+        select: (topic, on, range) => selection.select(topic, on, range),
         details: topic => new RowDetails(topic, model.api, trans)
       },
+      selection,
       trans
     );
     this._announcer = new Announcer(model, trans);
-    const body = h('div', { class: css('body') }, this._empty.node, this._list.node);
+    const insert = (source: string) => void commands.execute(CommandIDs.insertCell, { source });
+    this._queries = new QueryList(model.api, insert, trans);
+    commands.commandExecuted.connect(this._executed, this);
+    const body = h('div', { class: css('body') }, this._empty.node, this._list.node, this._queries.node);
     this.node.append(this._header.node, body, this._announcer.node);
     model.changed.connect(this.update, this);
     this.update();
@@ -74,6 +82,7 @@ export class Sidebar extends Widget {
 
   override dispose(): void {
     this._options.model.changed.disconnect(this.update, this);
+    this._options.commands.commandExecuted.disconnect(this._executed, this);
     this._announcer.dispose();
     super.dispose();
   }
@@ -97,6 +106,12 @@ export class Sidebar extends Widget {
 
   protected override onUpdateRequest(): void {
     keepingFocus(this.node, () => this._show());
+  }
+
+  private _executed(_: CommandRegistry, { id, result }: CommandRegistry.ICommandExecutedArgs): void {
+    if (id === CommandIDs.saveQuery) {
+      void result.then(() => this._queries.refresh());
+    }
   }
 
   private _show(): void {
@@ -142,5 +157,6 @@ export class Sidebar extends Widget {
   private readonly _header: Header;
   private readonly _empty: EmptyState;
   private readonly _list: TopicList;
+  private readonly _queries: QueryList;
   private readonly _announcer: Announcer;
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tabletopic_kernel.model.columns.wrong_units import times_of, wrong_unit
 from tabletopic_kernel.render.grid import Cell, Grid
-from tabletopic_kernel.render.values import json_text, text
+from tabletopic_kernel.render.values import hex_dump, json_text, text
 from tabletopic_kernel.render.words import clock
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS, _MOST_PARTITIONS = 48, 8
-_MOST_CHARACTERS, _MOST_BYTES, _LINE_BYTES = 20_000, 1_024, 16
+_MOST_CHARACTERS, _MOST_BYTES = 20_000, 1_024
 _MARKS: Final = {"row": "good", "dead_letter": "bad", "deleted": "warn", "unknown": "warn"}
 
 
@@ -84,7 +84,7 @@ def _facts(record: PeekedRecord) -> Iterator[tuple[str, str | Cell]]:
         yield "schema", f"id {record.schema_id}, version {record.schema.version} of {record.schema.subject}"
         yield "expected", "\n".join(record.schema.columns)
     yield "value", _shortened("\n".join(_tree(record.value)))
-    yield "bytes", "none" if record.raw is None else f"{len(record.raw):,}\n{_hex(record.raw)}"
+    yield "bytes", "none" if record.raw is None else f"{len(record.raw):,}\n{_dump(record.raw)}"
 
 
 def _tree(value: Any, indent: str = "") -> Iterator[str]:
@@ -105,15 +105,9 @@ def _shortened(shown: str) -> str:
     return f"{shown[:_MOST_CHARACTERS]}{more}"
 
 
-def _hex(raw: bytes) -> str:
-    lines = []
-    for at in range(0, min(len(raw), _MOST_BYTES), _LINE_BYTES):
-        part = raw[at : at + _LINE_BYTES]
-        seen = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{at:04x}  {part.hex(' '):<{3 * _LINE_BYTES}} {seen}")
-    if (rest := len(raw) - _MOST_BYTES) > 0:
-        lines.append(f"… and {rest:,} bytes more; --json has all")
-    return "\n".join(lines)
+def _dump(raw: bytes) -> str:
+    rest = len(raw) - _MOST_BYTES
+    return hex_dump(raw[:_MOST_BYTES]) + (f"\n… and {rest:,} bytes more; --json has all" if rest > 0 else "")
 
 
 def looked_notes(topic: str, records: Records) -> list[str]:

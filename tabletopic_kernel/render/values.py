@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 _BATCH_ROWS = 1_000
 _NULL = "null"
+_HEX_WIDTH = 16
 _DAY_NS = 86_400 * 10**9
 
 
@@ -95,6 +96,20 @@ def text(value: Any) -> str:
             return "{" + ", ".join(f"{text(key)}: {text(inner)}" for key, inner in value) + "}"
         return "[" + ", ".join(map(text, value)) + "]"
     return str(_scalar(value, " "))
+
+
+def hex_dump(value: bytes) -> str:
+    """Lines of an offset, bytes, and the printable ones as text.
+
+    >>> hex_dump(b"a\\xff")
+    '00000000  61 ff                                            a.'
+    """
+    lines = []
+    for at in range(0, len(value), _HEX_WIDTH):
+        part = value[at : at + _HEX_WIDTH]
+        printable = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<{3 * _HEX_WIDTH - 1}}  {printable}")
+    return "\n".join(lines)
 
 
 def csv_text(value: Any) -> str:

@@ -1,24 +1,27 @@
 /** Cells of notebooks: SQL in them, and commands that insert and format it. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
-import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { TopicApi } from '../api';
 import { CommandIDs } from '../commandids';
+import { saveQuery } from '../queries';
 import { copy } from '../telling';
 import { formatCell, isFormattable } from './format';
 import { addHints } from './hints';
-import { addSqlCells, markError } from './sql';
+import { addSqlLines } from './lines';
+import { addSqlCells, isQuery, markError } from './sql';
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: '@tabletopic/lab:cells',
   description: 'SQL in cells: highlighting, completion, errors where they are, and a format.',
   autoStart: true,
-  requires: [INotebookTracker, IEditorExtensionRegistry],
+  requires: [INotebookTracker, IEditorExtensionRegistry, IEditorLanguageRegistry],
   optional: [ICompletionProviderManager, ISettingRegistry, ICommandPalette, ITranslator],
   activate
 };
@@ -27,6 +30,7 @@ function activate(
   app: JupyterFrontEnd,
   tracker: INotebookTracker,
   extensions: IEditorExtensionRegistry,
+  languages: IEditorLanguageRegistry,
   completions: ICompletionProviderManager | null,
   settings: ISettingRegistry | null,
   palette: ICommandPalette | null,
@@ -34,6 +38,7 @@ function activate(
 ): void {
   const trans = (translator ?? nullTranslator).load('tabletopic');
   addSqlCells(extensions);
+  addSqlLines(extensions, languages);
   if (completions !== null) {
     addHints(completions, tracker, settings);
   }
@@ -87,7 +92,21 @@ function activate(
       }
     }
   });
-  palette?.addItem({ command: CommandIDs.formatSql, category: trans.__('Table Topic') });
+  const api = new TopicApi(app.serviceManager.serverSettings);
+  const sourceOf = (args: ReadonlyPartialJSONObject) => cellOf(args)?.model.sharedModel.getSource() ?? '';
+  app.commands.addCommand(CommandIDs.saveQuery, {
+    label: trans.__('Save Query…'),
+    caption: trans.__('Keep this %lake cell by a name, among the sidebar’s queries'),
+    isEnabled: args => isQuery(sourceOf(args)),
+    isVisible: args => isQuery(sourceOf(args)),
+    describedBy: {
+      args: { type: 'object', properties: { menu: { type: 'boolean', description: 'The cell of the context menu' } } }
+    },
+    execute: args => saveQuery(sourceOf(args), api, trans)
+  });
+  for (const command of [CommandIDs.formatSql, CommandIDs.saveQuery]) {
+    palette?.addItem({ command, category: trans.__('Table Topic') });
+  }
 }
 
 function show(cell: { readonly editor: unknown }, error: string | null): void {

@@ -9,11 +9,18 @@ import type { DecorationSet } from '@codemirror/view';
 
 const SQL = 'text/x-sql';
 const BEGINS = /^\s*%%lake(?!\S)/;
+/** A line of a cell in Python that is a query, also one whose result gets a name. */
+export const LINE = /^[ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?%lake(?!\S)/m;
 /** What the kernel writes below an error: where it is, the line, and marks below its word. */
 const PLACE = /\bline (\d+), column (\d+) of the cell:\n.*\n[ \t]*(\^+)/;
 
 export function isSql(source: string): boolean {
   return BEGINS.test(source);
+}
+
+/** Whether a cell is a query as a whole, or has a line that is one. */
+export function isQuery(source: string): boolean {
+  return isSql(source) || LINE.test(source);
 }
 
 /** Let editors of code cells switch to SQL and back as their first line changes. */

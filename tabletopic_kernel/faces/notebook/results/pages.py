@@ -7,12 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tabletopic_kernel.render.values import rows_of, text
+from tabletopic_kernel.render.values import hex_dump, rows_of, text
 
 PAGE_ROWS = 100
 _MOST_CHARACTERS = 200  # of a cell in a page
 _MOST_WHOLE = 1_000_000  # characters of one cell, and values within it
-_HEX_WIDTH = 16
 
 # A text, null, or the beginning of a long text with its length.
 Cell = str | tuple[str, int] | None
@@ -36,7 +35,7 @@ def cells(rows: pa.Table) -> list[list[Cell]]:
 def whole(value: Any) -> dict[str, Any]:
     """One value, as it is looked at: ``tree``, ``hex`` or ``text``."""
     if isinstance(value, bytes):
-        return {"hex": _hex(value[: _MOST_WHOLE // 4]), "length": len(value)}
+        return {"hex": hex_dump(value[: _MOST_WHOLE // 4]), "length": len(value)}
     if isinstance(value, dict | list):
         return {"tree": _tree(value, [_MOST_WHOLE // 20])}
     shown = None if value is None else text(value)
@@ -63,13 +62,3 @@ def _pairs(value: Mapping[str, Any] | Sequence[Any]) -> Iterable[tuple[str, Any]
     if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # a map
         return ((text(key), inner) for key, inner in value)
     return ((str(index), inner) for index, inner in enumerate(value))
-
-
-def _hex(value: bytes) -> str:
-    """As hex dumps are: offset, bytes, and the printable ones as text."""
-    lines = []
-    for at in range(0, len(value), _HEX_WIDTH):
-        part = value[at : at + _HEX_WIDTH]
-        printable = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{at:08x}  {part.hex(' '):<{3 * _HEX_WIDTH - 1}}  {printable}")
-    return "\n".join(lines)
