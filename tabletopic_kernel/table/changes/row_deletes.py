@@ -12,19 +12,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    And,
+    BooleanExpression,
+    BoundLiteralPredicate,
+    BoundSetPredicate,
+    Not,
+    Or,
+)
+from pyiceberg.expressions.visitors import BooleanExpressionVisitor, bind, extract_field_ids, visit
 from pyiceberg.io.pyarrow import ArrowScan, expression_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.types import FixedType, UUIDType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
-from tabletopic_kernel.model.errors import ActionNeededError, OutdatedError, TableTopicError
+from tabletopic_kernel.model.errors import ActionNeededError, OutdatedError, TableTopicError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Mask
 from tabletopic_kernel.pipeline.plan import OwnCommit
@@ -172,10 +182,61 @@ def _names(schema: Schema, where: BooleanExpression) -> list[str]:
 
 
 def _true(rows: pa.Table, schema: Schema, where: BooleanExpression) -> Mask:
-    """For which rows the condition is true."""
-    tops = list(dict.fromkeys(name.partition(".")[0] for name in _names(schema, where)))
-    numbered = rows.select(tops).append_column("", pa.array(np.arange(len(rows))))
-    chosen = numbered.filter(expression_to_pyarrow(bind(schema, where, case_sensitive=True), schema))
+    """For which rows the condition is true; raises UsageError if Arrow has no such comparison."""
+    numbered = pa.table({"": pa.array(np.arange(len(rows)))})
+    for top in dict.fromkeys(name.partition(".")[0] for name in _names(schema, where)):
+        column = rows[top]
+        is_uuid = isinstance(schema.find_type(top), UUIDType)
+        numbered = numbered.append_column(top, column.cast(pa.binary(16)) if is_uuid else column)
+    fields = (
+        field.model_copy(update={"field_type": FixedType(16)})
+        if isinstance(field.field_type, UUIDType)
+        else field
+        for field in schema.fields
+    )
+    plain, bytewise = Schema(*fields), visit(where, _Bytewise(schema))
+    try:
+        chosen = numbered.filter(expression_to_pyarrow(bind(plain, bytewise, case_sensitive=True), plain))
+    except pa.ArrowNotImplementedError as error:
+        raise UsageError(f"rows cannot be chosen by this condition: {error}") from error
     mask = np.zeros(len(rows), np.bool_)
     mask[chosen[""].to_numpy()] = True
     return mask
+
+
+class _Bytewise(BooleanExpressionVisitor[BooleanExpression]):
+    """The condition with bytes instead of UUIDs, which Arrow does not compare."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def visit_true(self) -> BooleanExpression:
+        return ALWAYS_TRUE
+
+    def visit_false(self) -> BooleanExpression:
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        return Not(child_result)
+
+    def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return And(left_result, right_result)
+
+    def visit_or(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return Or(left_result, right_result)
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        bound = predicate.bind(self._schema, case_sensitive=True)
+        is_uuid = hasattr(bound, "term") and isinstance(bound.term.ref().field.field_type, UUIDType)
+        if is_uuid and isinstance(bound, BoundSetPredicate):
+            return type(predicate)(predicate.term, {_bytes(each.value) for each in bound.literals})
+        if is_uuid and isinstance(bound, BoundLiteralPredicate):
+            return type(predicate)(predicate.term, _bytes(bound.literal.value))
+        return predicate
+
+    def visit_bound_predicate(self, predicate: Any) -> BooleanExpression:
+        raise AssertionError(predicate)
+
+
+def _bytes(value: Any) -> bytes:
+    return value.bytes if isinstance(value, UUID) else value
