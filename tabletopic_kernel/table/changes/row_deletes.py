@@ -228,11 +228,12 @@ class _Bytewise(BooleanExpressionVisitor[BooleanExpression]):
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
         bound = predicate.bind(self._schema, case_sensitive=True)
         is_uuid = hasattr(bound, "term") and isinstance(bound.term.ref().field.field_type, UUIDType)
+        result: BooleanExpression = predicate
         if is_uuid and isinstance(bound, BoundSetPredicate):
-            return type(predicate)(predicate.term, {_bytes(each.value) for each in bound.literals})
-        if is_uuid and isinstance(bound, BoundLiteralPredicate):
-            return type(predicate)(predicate.term, _bytes(bound.literal.value))
-        return predicate
+            result = type(predicate)(predicate.term, {_bytes(each.value) for each in bound.literals})
+        elif is_uuid and isinstance(bound, BoundLiteralPredicate):
+            result = type(predicate)(predicate.term, _bytes(bound.literal.value))
+        return result
 
     def visit_bound_predicate(self, predicate: Any) -> BooleanExpression:
         raise AssertionError(predicate)
