@@ -35,7 +35,7 @@ def _erasure_text(outcome: Erasure, _: Arguments) -> Iterator[Message]:
         yield line(event_text(outcome.done))
         yield from (line(f"  removed {name}") for name in outcome.done.gone[:_MOST])
     if outcome.undecoded:
-        text = "  {n} other dead letters cannot be decoded: choose with --letters"
+        text = "  {n} other dead letters cannot be decoded: see `tabletopic letters {topic}`"
         yield Message(text, topic | {"n": f"{outcome.undecoded:,}"})
     yield from _kafka_text(outcome.kafka)
     if outcome.done is None:
@@ -69,9 +69,9 @@ def erase(
     """Erase somebody's rows and dead letters, with all snapshots and files that have them.
 
     Shows what would go, what stays, and what Kafka has. With --yes the topic's
-    host, or this program if the topic is not enabled, writes files anew without
-    the rows, and removes all older snapshots: time travel begins again. Those
-    that branches and tags name stay. The exit code is 1 if such rows stay.
+    host, or this program if the topic is not enabled, rewrites files without the
+    rows, and removes all older snapshots: time travel begins again. Those that
+    branches and tags name stay. The exit code is 1 if such rows stay.
 
     Example:  tabletopic erase clicks --where "user_id = 'u-47'"
     """

@@ -252,7 +252,7 @@ class OrphansRemoved(_Event):
 class RowsDeleted(_Event):
     """Rows whose time in ``column`` is before ``before_ms`` were deleted, as ``keep_ms`` says.
 
-    ``files`` had no others and were removed, ``rewritten`` were written anew without them; ``error``: why the
+    ``files`` had no others and were removed, ``rewritten`` were rewritten without them; ``error``: why the
     rest were not deleted.
     """
 
