@@ -23,9 +23,17 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import Ledger, Offsets, added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
+from tabletopic_kernel.pipeline.plan import (
+    CompactedBatch,
+    Needs,
+    OwnCommit,
+    ReplayedBatch,
+    StagedBatch,
+    StagePlan,
+)
 from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.changes.ledger_history import locations, summary
+from tabletopic_kernel.table.changes.row_deletes import DeletingBatch, deleted
 from tabletopic_kernel.table.changes.upsert.staged import Upsert
 from tabletopic_kernel.table.changes.upsert.upserted import remembering, upserted, with_fewer_files
 from tabletopic_kernel.table.compaction.replace import compacted
@@ -119,15 +127,18 @@ class Owner:
     def plan_commit(self, batches: Sequence[StagedBatch], now_ms: int | None = None) -> PendingCommit | None:
         """The pending commit, else a new commit of ``batches``; None without batches.
 
-        A compaction is a commit of its own, with unchanged offsets. ``now_ms`` bounds the ledger's times.
+        A compaction, or a deletion, is a commit of its own, with unchanged offsets. ``now_ms`` bounds the
+        ledger's times.
         """
         if self.pending is None and batches:
             first, swept_epoch = batches[0], self.files.swept_epoch
             after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=swept_epoch)
             if isinstance(first, CompactedBatch):
                 batches, change = [first], compacted(after, first.files, first.replaced)
+            elif isinstance(first, DeletingBatch):
+                batches, change = [first], deleted(after, first)
             else:
-                batches = list(takewhile(lambda batch: not isinstance(batch, CompactedBatch), batches))
+                batches = list(takewhile(lambda batch: not isinstance(batch, OwnCommit), batches))
                 self.pending = _rows(self.keeper, _advanced(after, batches, now_ms), tuple(batches))
                 return self.pending
             self.pending = PendingCommit(tuple(batches), change)

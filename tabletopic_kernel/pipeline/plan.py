@@ -289,8 +289,12 @@ class ReplayedBatch(StagedBatch):
     replay_id: str = field(kw_only=True)
 
 
+class OwnCommit(StagedBatch):
+    """A batch that moves no offsets, and is a commit of its own."""
+
+
 @dataclass(frozen=True)
-class CompactedBatch(StagedBatch):
-    """Files with the rows of those that they ``replaced``. Moves no offsets, and is a commit of its own."""
+class CompactedBatch(OwnCommit):
+    """Files with the rows of those that they ``replaced``."""
 
     replaced: Replaced = field(kw_only=True)

@@ -11,6 +11,7 @@ import math
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -19,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -100,6 +103,9 @@ class DataFileWriter:
         self._locations = location_provider(metadata.location, properties)
         self._paths = parquet_path_to_id_mapping(chosen)  # ids of columns by path
         self._metrics = compute_statistics_plan(chosen, properties)
+        for place in filter(None, map(self._paths.get, _DELTAS)):  # PyIceberg gives inner columns no bounds
+            if self._metrics[place].mode == MetricsMode(MetricModeTypes.COUNTS):
+                self._metrics[place] = replace(self._metrics[place], mode=MetricsMode(MetricModeTypes.FULL))
         self._options = parquet_options(properties) | {
             "store_decimal_as_integer": True,
             "use_dictionary": [path for path in self._paths if path not in _DELTAS],

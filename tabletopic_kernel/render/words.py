@@ -162,6 +162,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return f"{count} by {event.by}: {event.note}; {_counts(event.letters)}{ended}"
         case events.Compacted() | events.Expired() | events.OrphansRemoved():
             return _maintenance_text(event)
+        case events.RowsDeleted() | events.Erased():
+            return _deletion_text(event)
         case events.GapDetected() if event.on_truncation:
             ranges = (f"partition {p}: {first:,} to {end - 1:,}" for p, (first, end) in event.missing.items())
             rows = "stay, marked in the ledger" if event.on_truncation == "mark" else "were deleted"
@@ -217,6 +219,17 @@ def event_tone(event: ControlEvent) -> Tone:
     if hasattr(event, "error"):  # the end of a request
         return "good" if event.error is None else "bad"
     return _TONES.get(type(event), "quiet")
+
+
+def _deletion_text(event: events.RowsDeleted | events.Erased) -> str:
+    files = f"{many(event.files, 'file')} removed, {event.rewritten:,} rewritten"
+    ended = f"; ended early: {event.error}" if event.error else ""
+    if isinstance(event, events.RowsDeleted):
+        old = f" with {event.column} before {clock(event.before_ms)}" if event.column else ""
+        return f"deleted {event.rows:,} rows{old}: {files}{ended}"
+    letters = f"{sum(event.letters.values()):,} dead letters"
+    left = f"; not whole: {'; '.join(event.left)}" if event.left else ""
+    return f"erased {event.rows:,} rows and {letters} for {event.by}: {files}{left}{ended}"
 
 
 def _maintenance_text(event: events.Compacted | events.Expired | events.OrphansRemoved) -> str:

@@ -43,17 +43,21 @@ class Retention:
     """What is kept: snapshots younger than ``time_travel_ms``, and the newest ``at_least`` of each branch.
 
     ``at_most``: how many of those kept only for their age, the newest first; snapshots so young that a query
-    may still read them are always kept. None: all.
+    may still read them are always kept. None: all. ``only_named``: nothing for its age or number.
     """
 
     time_travel_ms: int
     at_least: int
     at_most: int | None = None
+    only_named: bool = False
 
     @classmethod
     def of(cls, settings: TopicSettings) -> Retention:
         """The retention in a topic's settings."""
         return cls(settings.snapshots_kept_ms, settings.keep_snapshots, settings.snapshot_limit)
+
+
+ONLY_NAMED = Retention(0, 1, 0, only_named=True)  # branches, tags, and what the protocol reads
 
 
 def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tuple[int, ...]:
@@ -72,9 +76,11 @@ def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tup
         if age and snapshot.timestamp_ms > now_ms - age
     }
     kept.update(_young(metadata, retention, now_ms))
+    if retention.only_named:
+        kept.clear()
     for ref in metadata.refs.values():
         kept.add(ref.snapshot_id)
-        if ref.snapshot_ref_type is SnapshotRefType.BRANCH:
+        if ref.snapshot_ref_type is SnapshotRefType.BRANCH and not retention.only_named:
             at_least = max(retention.at_least, _number(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP))
             kept.update(_of_branch(by_id, ref, at_least, now_ms))
     kept.update(_of_ledger(by_id, metadata.current_snapshot_id))

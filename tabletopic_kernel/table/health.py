@@ -22,9 +22,11 @@ from pyiceberg.types import TimestampType, TimestamptzType
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.model.columns.wrong_units import wrong_unit
+from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.table.changes.ledger_history import ledger_of
+from tabletopic_kernel.table.changes.old_rows import old_rows
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.deleted_rows import Head
 from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
@@ -37,7 +39,7 @@ _PATIENCE_MS = 3 * 86_400_000
 _MANY_SNAPSHOTS = 2_000  # a commit costs several times as much as one to a new table
 
 
-Work = Literal["compact", "expire"]
+Work = Literal["compact", "expire", "delete"]
 
 
 @dataclass(frozen=True)
@@ -169,10 +171,20 @@ def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWo
         idle = idle_because(table, settings, work, now_ms)
         return due() if idle is None else NextWork(work, due=False, why=idle)
 
-    return [
+    works = [
         of("compact", lambda: _compaction(table)),
         of("expire", lambda: _expiry(table, settings, now_ms)),
     ]
+    return works if settings.keep_ms is None else [*works, _deletion(table, settings, now_ms)]
+
+
+def _deletion(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
+    try:
+        old = old_rows(settings, table.schema(), table.spec(), now_ms)
+        assert old is not None
+        return NextWork("delete", *old.text(table))
+    except ActionNeededError as error:
+        return NextWork("delete", due=False, why=str(error))
 
 
 def idle_because(table: Table, settings: TopicSettings, work: Work, now_ms: int) -> str | None:

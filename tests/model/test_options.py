@@ -34,7 +34,7 @@ def test_what_is_not_given_stays() -> None:
 
 OPTIONAL = {
     "value_subject": "s", "value_message": "m", "projection": "SELECT * FROM batch", "time_travel_ms": 60_000,
-    "max_snapshots": 7,
+    "max_snapshots": 7, "keep_ms": 3_600_000, "keep_by": "at",
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ _ROWS = 30
 _TEXT_CHARS = 600
 _SAFE_S = 3_600.0
 _WITHOUT_SCHEMAS = ("json", "string", "raw")
-_WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
+_WORKS = {"compact": "Next compaction", "expire": "Next expiry", "delete": "Rows that are too old"}
 
 
 def tiles(view: View, name: str, zone: tzinfo) -> str:

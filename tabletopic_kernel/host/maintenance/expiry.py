@@ -131,15 +131,19 @@ class Expiry:
         ownership: Ownership,
         outcomes: Outcomes,
         request: MaintenanceRequest | None,
+        retention: Retention | None = None,
     ) -> None:
         self._schedule, self._services, self._ownership = schedule, services, ownership
+        self._retention = retention or schedule.retention
+        self.removed, self.errors = Removed(), list[TableTopicError]()
         self._outcomes, self._request = outcomes, request
         self._request_id = request.id if request else None
         owner = ownership.owner
         self._epoch = owner.ledger.epoch
         tables = ((True, owner.dead_letters.table), (False, owner.table))
         self._tables = [(letters, owned.table) for letters, owned in tables if owned is not None]
-        self._sweeps = schedule.begin()
+        # An erasure that was interrupted may have left files of an epoch that is over.
+        self._sweeps = schedule.begin() or retention is not None
 
     def run(self) -> Job:
         """Expire the dead letters' snapshots, then the table's, then remove orphans if due or requested."""
@@ -168,7 +172,7 @@ class Expiry:
                 name = ".".join(table.name())
                 lacks = f"{name} lacks files, so its snapshots stay: {faults[0]}"
                 return _Expired(fresh, error=MissingFilesError(lacks))
-            ids = to_expire(fresh.metadata, self._schedule.retention, self._services.now_ms())[:_MOST]
+            ids = to_expire(fresh.metadata, self._retention, self._services.now_ms())[:_MOST]
             return _Expired(fresh, only_reached_by(fresh, ids))
         except Exception as error:
             what = f"{'.'.join(table.name())}: the files of expired snapshots were not determined"
@@ -184,7 +188,7 @@ class Expiry:
         now = self._services.now_ms()
 
         def choose(metadata: TableMetadata) -> list[int]:
-            ids = to_expire(metadata, self._schedule.retention, now)
+            ids = to_expire(metadata, self._retention, now)
             return [snapshot_id for snapshot_id in ids if snapshot_id in expired.left.ids]
 
         try:
@@ -205,6 +209,8 @@ class Expiry:
             except Exception as trouble:
                 what = f"{'.'.join(expired.table.name())}: files of expired snapshots stay"
                 error = _logged(trouble, what)
+        self.removed += removed
+        self.errors += [error] if error is not None else []
         if self._request is not None or expired.left.ids or error is not None:
             self._outcomes.expired(
                 removed,
@@ -226,6 +232,7 @@ class Expiry:
                     removed += remove_orphans(fresh, orphan_candidates(fresh, now_ms), catalog=catalog)
         except Exception as trouble:
             error = _logged(trouble, "orphans stay")
+            self.errors.append(error)
         if everywhere or removed.files:
             request_id = self._request_id if everywhere else None
             self._outcomes.orphans_removed(removed, request_id=request_id, error=error)

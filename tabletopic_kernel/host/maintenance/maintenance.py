@@ -16,9 +16,11 @@ from typing import Protocol
 
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.host.maintenance.compaction import Compaction, CompactionSchedule
+from tabletopic_kernel.host.maintenance.erasure import Erasure
 from tabletopic_kernel.host.maintenance.expiry import Expiry, ExpirySchedule
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
+from tabletopic_kernel.host.maintenance.row_deletes import OldRowsDeletion, OldRowsSchedule
 from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.replay.drop import LetterDrop
 from tabletopic_kernel.host.replay.replay import Replay
@@ -30,6 +32,7 @@ from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.table.expiry import ONLY_NAMED
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ class Maintenance:
         self._has_ended = False
         self._expiry = ExpirySchedule(settings, services)
         self._compaction = CompactionSchedule(settings, services)
+        self._old_rows = OldRowsSchedule(settings, services)
 
     def ask(self, request: Request) -> None:
         """Carry out a request as soon as there is time; one event is its outcome."""
@@ -70,6 +74,8 @@ class Maintenance:
                 self._requested.append(partial(self._compact, request, dead_letters=True))
         elif request.work == "drop_letters":
             self._requested.append(lambda ownership: LetterDrop(request, ownership, self._outcomes))
+        elif request.work == "erase":
+            self._requested.append(partial(self._erase, request))
         else:
             self._requested.append(partial(self._expire, request))
         if self._has_ended:
@@ -102,6 +108,7 @@ class Maintenance:
         """Note that an ownership begins. Work for the last ownership can change nothing more."""
         self._current = None
         self._expiry.owned()
+        self._old_rows.owned()
 
     def committed(self) -> None:
         """Note a commit."""
@@ -122,12 +129,15 @@ class Maintenance:
     def has_work(self, ownership: Ownership) -> bool:
         """Whether ``step`` would begin something."""
         owner = ownership.owner
-        is_due = self._expiry.is_due(owner) or self._compaction.due(owner) is not None
+        is_due = any(schedule.is_due(owner) for schedule in (self._old_rows, self._expiry))
+        is_due = is_due or self._compaction.due(owner) is not None
         return self._current is None and (bool(self._requested) or is_due)
 
     def _next(self, ownership: Ownership) -> Work | None:
         if self._requested:
             return self._requested.popleft()(ownership)
+        if self._old_rows.is_due(ownership.owner):  # before an expiry, which removes their files
+            return OldRowsDeletion(self._old_rows, self._services, ownership, self._outcomes)
         if self._expiry.is_due(ownership.owner):
             return self._expire(None, ownership)
         if (dead_letters := self._compaction.due(ownership.owner)) is not None:
@@ -144,6 +154,10 @@ class Maintenance:
 
     def _expire(self, request: MaintenanceRequest | None, ownership: Ownership) -> Expiry:
         return Expiry(self._expiry, self._services, ownership, self._outcomes, request)
+
+    def _erase(self, request: MaintenanceRequest, ownership: Ownership) -> Erasure:
+        expiry = Expiry(self._expiry, self._services, ownership, self._outcomes, request, ONLY_NAMED)
+        return Erasure(request, self._services, ownership, self._outcomes, expiry)
 
     def _run(self, work: Work) -> Job:
         error: TableTopicError | None = None

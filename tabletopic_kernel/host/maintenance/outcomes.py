@@ -13,7 +13,13 @@ from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayR
 from tabletopic_kernel.table.sweep import Removed
 
 _Kind = type[
-    events.Replayed | events.LettersDropped | events.Compacted | events.Expired | events.OrphansRemoved
+    events.Replayed
+    | events.LettersDropped
+    | events.Compacted
+    | events.Expired
+    | events.OrphansRemoved
+    | events.RowsDeleted
+    | events.Erased
 ]
 
 
@@ -53,6 +59,8 @@ class Outcomes:
             self.replayed(request, error=error, **figures)
         elif request.work == "drop_letters":
             self.letters_dropped(request, error=error, **figures)
+        elif request.work == "erase":
+            self.erased(request, error=error, **figures)
         elif request.work == "compact":
             self.compacted(request_id=request.id, error=error, **figures)
         elif request.orphans:
@@ -71,6 +79,10 @@ class Outcomes:
         about = request.model_dump(include={"where", "note", "by"})
         self._report_end(events.LettersDropped, error, request_id=request.id, **about, **figures)
 
+    def erased(self, request: MaintenanceRequest, *, error: TableTopicError | None, **figures: Any) -> None:
+        """Report the end of an erasure; figures as in ``Erased``."""
+        self._report_end(events.Erased, error, request_id=request.id, by=request.by, **figures)
+
     def compacted(self, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a compaction; figures as in ``Compacted``."""
         self._report_end(events.Compacted, error, **figures)
@@ -78,6 +90,10 @@ class Outcomes:
     def expired(self, removed: Removed, *, error: TableTopicError | None = None, **figures: Any) -> None:
         """Report expired snapshots, and the removal of files that only they needed; as in ``Expired``."""
         self._report_end(events.Expired, error, **vars(removed), **figures)
+
+    def rows_deleted(self, error: TableTopicError | None, **figures: Any) -> None:
+        """Report the deletion of old rows; figures as in ``RowsDeleted``."""
+        self._report_end(events.RowsDeleted, error, **figures)
 
     def orphans_removed(
         self, removed: Removed, *, request_id: str | None, error: TableTopicError | None

@@ -31,7 +31,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.progress.events import Enabled
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
+from tabletopic_kernel.pipeline.plan import OwnCommit, ReplayedBatch, StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker
 from tabletopic_kernel.table.changes.commit import check_head
 
@@ -215,7 +215,7 @@ class Actions:
         if state is State.COMMITTING:  # while stopping, the error is still the reason for it
             self._report.clear_error()
         waits_ms = 1000 * ((self.worker.waits_s if self.worker else None) or 0.0)
-        if isinstance(done.batches[0], CompactedBatch):
+        if isinstance(done.batches[0], OwnCommit):
             self._maintenance.committed()
             self._report.progress.sync(owner)
             return

@@ -249,6 +249,41 @@ class OrphansRemoved(_Event):
     error: str | None = None
 
 
+class RowsDeleted(_Event):
+    """Rows whose time in ``column`` is before ``before_ms`` were deleted, as ``keep_ms`` says.
+
+    ``files`` had no others and were removed, ``rewritten`` were rewritten without them; ``error``: why the
+    rest were not deleted.
+    """
+
+    type: Literal["RowsDeleted"] = "RowsDeleted"
+    rows: int = 0
+    column: str = ""
+    before_ms: int = 0
+    files: int = 0
+    rewritten: int = 0
+    error: str | None = None
+
+
+class Erased(_Event):
+    """Rows and dead letters that matched a user's condition, which is not kept, were erased with their files.
+
+    ``letters`` by reason; ``files`` and ``rewritten`` as ``RowsDeleted``. ``gone``: names of files with such
+    rows that were removed, some of many; ``left``: what still has such rows; empty if nothing has.
+    """
+
+    type: Literal["Erased"] = "Erased"
+    request_id: str
+    by: str = ""
+    rows: int = 0
+    letters: dict[str, int] = Field(default_factory=dict)
+    files: int = 0
+    rewritten: int = 0
+    gone: list[str] = Field(default_factory=list)
+    left: list[str] = Field(default_factory=list)
+    error: str | None = None
+
+
 class GapDetected(_Event):
     """Records were deleted before they were read (I8): by partition, the next and the first available offset.
 
@@ -320,6 +355,8 @@ ControlEvent = Annotated[
     | Compacted
     | Expired
     | OrphansRemoved
+    | RowsDeleted
+    | Erased
     | GapDetected
     | Paused
     | Resumed
@@ -339,8 +376,8 @@ def request_of(event: ControlEvent) -> str | None:
 
 def is_outcome(event: ControlEvent, request: Request) -> bool:
     """Whether an event is a request's last answer: dead letters and orphans have events of their own."""
-    orphans_follow = isinstance(event, Expired) and getattr(request, "orphans", False)
-    is_part = orphans_follow or getattr(event, "dead_letters", False)
+    more_follows = getattr(request, "orphans", False) or getattr(request, "work", "") == "erase"
+    is_part = (isinstance(event, Expired) and more_follows) or getattr(event, "dead_letters", False)
     return request_of(event) == request.id and not is_part
 
 

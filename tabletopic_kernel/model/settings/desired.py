@@ -35,14 +35,15 @@ class MaintenanceRequest(_Request):
 
     ``where`` limits a compaction to the files that may have such rows, and a drop to such dead letters;
     ``orphans``: an expiry removes files that no snapshot needs as well. ``note`` and ``by``: why dead letters
-    are dropped, and who asks.
+    are dropped, and who asks. An erasure is of rows ``where``, and of dead letters that match ``letters``.
     """
 
-    work: Literal["compact", "expire", "drop_letters"]
+    work: Literal["compact", "expire", "drop_letters", "erase"]
     where: str | None = None
     orphans: bool = False
     note: str = ""
     by: str = ""
+    letters: str | None = None
 
 
 Request = ReplayRequest | MaintenanceRequest

@@ -18,6 +18,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 _OPTION_NAMES = {
     "commit_interval_ms": "--commit-interval",
     "time_travel_ms": "--time-travel",
+    "keep_ms": "--keep",
     "target_file_size_bytes": "--target-file-size",
     "table_properties": "--table-property",
     "expectations": "--expect",
@@ -26,10 +27,13 @@ _UNITS = {
     "_ms": {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1},
     "_bytes": {"GB": 1024**3, "MB": 1024**2, "B": 1},
 }
-_EXAMPLES = {"time_travel_ms": 5 * 86_400_000, "max_snapshots": 500}  # of settings without a default
+# Of settings without a default.
+_EXAMPLES = {"time_travel_ms": 5 * 86_400_000, "max_snapshots": 500, "keep_ms": 90 * 86_400_000}
 _METAVARS = {
     "commit_interval_ms": "DURATION",
     "time_travel_ms": "DURATION",
+    "keep_ms": "DURATION",
+    "keep_by": "COLUMN",
     "commit_bytes": "SIZE",
     "target_file_size_bytes": "SIZE",
     "start": "earliest|latest|TIME",

@@ -187,6 +187,19 @@ class TopicSettings(Frozen):
         description="maximum number of snapshots that time_travel_ms keeps, the newest ones, because each "
         "slows down commits; 0: no limit; unset: no limit if time_travel_ms is set, else 500",
     )
+    # 1 h: rows are looked for once in that time. 100 years: more means forever.
+    keep_ms: DurationMs | None = Field(
+        None,
+        ge=3_600_000,
+        le=36_500 * 86_400_000,
+        description="how long rows are kept by their time in keep_by; then the topic's owner deletes them; "
+        "unset: forever",
+    )
+    keep_by: NonEmpty | None = Field(
+        None,
+        description="with keep_ms: a column of timestamps or dates; default: the first that partitions by "
+        "time, else the record's timestamp. Rows without a time stay",
+    )
     table_properties: TableProperties = Field(default_factory=dict, description="Iceberg table properties")
 
     @property

@@ -13,6 +13,7 @@ from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.columns.evolution import KEY
 from tabletopic_kernel.model.columns.merge import Change
 from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts
@@ -24,6 +25,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
+from tabletopic_kernel.table.changes.old_rows import old_rows
 from tabletopic_kernel.table.draft import check_columns, newest_columns, with_types_of
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
 from tabletopic_kernel.table.schemas.columns import ValueColumns, newest_key_type, writer_columns
@@ -141,7 +143,9 @@ def _plan_new(
     plan.columns = [_column(field, "new") for field in schema.fields]
     former = columns.former_names(schema, settings)
     sort_order(settings.sort_by, schema, former)
-    return schema, partition_spec(settings.partition_by, schema, former)
+    spec = partition_spec(settings.partition_by, schema, former)
+    old_rows(settings, schema, spec, now_ms())  # raises, if no column says how old a row is
+    return schema, spec
 
 
 def _plan_old(
@@ -167,6 +171,8 @@ def _plan_old(
         plan.notes.append(f"{change}: existing rows keep their partitions, new rows use the new ones")
     if change := order_change(table, settings):
         plan.notes.append(f"{change}: new files use the new order, existing ones once they are compacted")
+    if old := old_rows(settings, schema, spec, now_ms()):
+        plan.notes.append(f"rows to delete, {old.text(table.table)[1]}")
     if columns is None:
         return  # new records are checked as they arrive
     check_columns(table.table, columns.schema, settings)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.topics.orders import user_name
-from tabletopic_kernel.workbench.topics.requests import Requests
+from tabletopic_kernel.workbench.topics.requests import Requests, check_where
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import LettersDropped, Replayed
     from tabletopic_kernel.workbench.peek import PeekedRecord
+    from tabletopic_kernel.workbench.peek.erasure import Erasure
     from tabletopic_kernel.workbench.peek.letters import Letters
     from tabletopic_kernel.workbench.peek.search import Records
     from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKeys
@@ -120,3 +123,38 @@ class RecordRequests(Requests):
         dead_letters_where(where)
         about = {"where": where} if where is not None else {}
         return self._requested(desired, work="drop_letters", note=note, by=user_name(), **about)
+
+    def plan_erasure(self, where: str, letters: str | None = None) -> Erasure:
+        """What an erasure would erase, and what the topic itself has; see ``erase``."""
+        return self._erasure(where, letters)[0]
+
+    def erase(self, where: str, letters: str | None = None, timeout_s: float = 600) -> Erasure | None:
+        """Erase rows that match ``where``, and dead letters that do once they are decoded, with their files.
+
+        ``letters``: a condition on the dead letters' columns, for more of them. None: it takes longer.
+        """
+        plan, found = self._erasure(where, letters)
+        about = {"letters": found} if found is not None else {}
+        answers = self._done("erase", timeout_s, where, by=user_name(), **about)
+        if answers and self.name in self._workbench.desired_topics():  # the condition may name a person
+            self._change(_without_erasure)
+        return replace(plan, done=answers[-1]) if answers else None
+
+    def _erasure(self, where: str, more: str | None) -> tuple[Erasure, str | None]:
+        from tabletopic_kernel.table.dead_letters import LetterTable  # noqa: PLC0415
+        from tabletopic_kernel.workbench.peek.erasure import find_letters, in_kafka, plan_erasure  # noqa: PLC0415
+
+        settings, bench = self._owned()[0], self._workbench
+        table = self._loaded(settings)
+        check_where(where, table)
+        letters = LetterTable(
+            bench.open_catalog(settings.catalog), table_identifier(self.name, settings), self.name
+        )
+        found = find_letters(self.name, settings, bench.registry, letters, where, more)
+        kafka = in_kafka(self.name, settings, bench.broker, bench.registry, where)
+        return plan_erasure(self.name, settings, table, found, where, kafka), found.where
+
+
+def _without_erasure(now: DesiredTopic) -> DesiredTopic:
+    is_erasure = now.maintenance is not None and now.maintenance.work == "erase"
+    return now.model_copy(update={"maintenance": None}) if is_erasure else now

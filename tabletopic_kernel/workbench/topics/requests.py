@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.workbench.workbench import Workbench
 
 
+Work = Literal["compact", "expire", "erase"]
+
+
 class Requests(Orders):
     """Requests for one topic.
 
@@ -75,35 +78,34 @@ class Requests(Orders):
         return [plan for plan in plans if plan is not None]
 
     def ask_for_maintenance(
-        self, work: Literal["compact", "expire"], where: str | None = None, *, orphans: bool = False
+        self, /, work: Work, where: str | None = None, **about: Any
     ) -> MaintenanceRequest:
         """Request maintenance before it is due."""
         from tabletopic_kernel.host.services import in_a_thread  # noqa: PLC0415
 
         settings, desired = self._owned()
         if where is not None:
-            _check_where(where, self._loaded(settings))
+            check_where(where, self._loaded(settings))
         if desired is not None:
-            return self._requested(desired, work=work, where=where, orphans=orphans)
-        request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+            return self._requested(desired, work=work, where=where, **about)
+        request = MaintenanceRequest(**self._stamp(), work=work, where=where, **about)
         in_a_thread(f"{work} {self.name}", partial(_maintain, self.name, settings, request, self._workbench))
         return request
 
     def _done(
         self,
-        work: Literal["compact", "expire"],
+        work: Work,
         timeout_s: float,
         where: str | None = None,
-        *,
-        orphans: bool = False,
+        **about: Any,
     ) -> list[Any] | None:
         """The outcome's events: of the topic's host, or of this process if nobody owns the table."""
         settings, desired = self._owned()
         if desired is not None:
-            return self._answers(self.ask_for_maintenance(work, where, orphans=orphans), timeout_s)
+            return self._answers(self.ask_for_maintenance(work, where, **about), timeout_s)
         if where is not None:
-            _check_where(where, self._loaded(settings))
-        request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+            check_where(where, self._loaded(settings))
+        request = MaintenanceRequest(**self._stamp(), work=work, where=where, **about)
         return _until_outcome(_maintain(self.name, settings, request, self._workbench), request)
 
     def _owned(self) -> tuple[TopicSettings, DesiredTopic | None]:
@@ -179,7 +181,8 @@ class Requests(Orders):
         return _until_outcome(events, request)
 
 
-def _check_where(where: str, table: TopicTable) -> None:
+def check_where(where: str, table: TopicTable) -> None:
+    """Raise UsageError if it is no condition on the table's columns."""
     from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
 
     rows_where(where, table.table.schema())

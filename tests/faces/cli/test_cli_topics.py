@@ -20,6 +20,7 @@ def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
     special = {
         "commit_interval_ms": "--commit-interval",
         "time_travel_ms": "--time-travel",
+        "keep_ms": "--keep",
         "target_file_size_bytes": "--target-file-size",
         "table_properties": "--table-property",
         "expectations": "--expect",
