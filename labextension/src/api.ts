@@ -274,7 +274,8 @@ export class TopicApi {
     return text ? `${url}?${text}` : url;
   }
 
-  private async ask<T>(
+  /** Any other request. */
+  async ask<T>(
     method: string,
     path: readonly string[],
     body?: ReadonlyJSONObject,

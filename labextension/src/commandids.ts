@@ -3,6 +3,7 @@ export namespace CommandIDs {
   export const show = 'tabletopic:show';
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
+  export const tables = 'tabletopic:tables';
   export const manual = 'tabletopic:manual';
   export const quickstart = 'tabletopic:quickstart';
   export const startStack = 'tabletopic:start-stack';
@@ -36,6 +37,7 @@ export namespace CommandIDs {
     compact,
     expire,
     null,
+    tables,
     dashboard,
     insertQuery,
     copyQuery,
@@ -45,6 +47,7 @@ export namespace CommandIDs {
   /** The sidebar's menu. */
   export const generalMenu: readonly (string | null)[] = [
     quickstart,
+    tables,
     dashboard,
     null,
     sendSample,
