@@ -56,10 +56,10 @@ def opened(page: LabPage, path: str) -> Locator:
     return page.page.locator(_GRID)
 
 
-def check_accessible(page: Page) -> None:
+def check_accessible(page: Page, selector: str = _GRID) -> None:
     """axe-core finds nothing."""
     page.evaluate(_AXE.read_text(encoding="utf-8"))
-    violations = page.evaluate(f"axe.run('{_GRID}').then(found => found.violations)")
+    violations = page.evaluate(f"axe.run('{selector}').then(found => found.violations)")
     assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
 
 
