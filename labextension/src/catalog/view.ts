@@ -21,7 +21,7 @@ export class CatalogView implements IPageView {
     const name = trans.__('Filter tables and subjects');
     this._filter = h('input', { type: 'search', class: 'jp-mod-styled', placeholder: trans.__('Filter'), 'aria-label': name });
     this._filter.addEventListener('input', () => this._list());
-    const refresh = textButton(trans.__('Refresh'), () => void this._load());
+    const refresh = textButton(trans.__('Refresh'), () => this._refresh());
     this._items.setAttribute('aria-label', trans.__('Tables and subjects'));
     const side = h('div', { class: css('catalogSide') },
       h('div', { class: css('catalogButtons') }, this._filter, refresh), this._troubles, this._items, this._none
@@ -65,6 +65,13 @@ export class CatalogView implements IPageView {
     this._open({ group: '', label: name, kind: 'table', name });
   }
 
+  private _refresh(): void {
+    void this._load();
+    if (this._chosen !== null) {
+      this._open(this._chosen);
+    }
+  }
+
   private async _load(): Promise<void> {
     const { api, trans } = this._site;
     this._items.setAttribute('aria-busy', 'true');
@@ -86,9 +93,6 @@ export class CatalogView implements IPageView {
     this._troubles.replaceChildren(...troubles.map(trouble));
     this._items.removeAttribute('aria-busy');
     this._list();
-    if (this._chosen !== null) {
-      this._open(this._chosen);
-    }
   }
 
   private _list(): void {
