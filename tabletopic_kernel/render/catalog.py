@@ -41,7 +41,7 @@ def table_columns(detail: TableDetail) -> Grid:
         f"{number(detail.rows)} rows{files}, {many(detail.snapshot_count, 'snapshot')}",
         *([f"partitioned by {', '.join(detail.partition_by)}"] if detail.partition_by else []),
         *([f"sorted by {', '.join(detail.sort_by)}"] if detail.sort_by else []),
-        *(f"{ref.kind} {ref.name}: snapshot {ref.snapshot_id}" for ref in detail.refs),
+        *detail.refs,
         *snapshots,
         *(f"{name} = {value}" for name, value in detail.properties.items()),
     ]

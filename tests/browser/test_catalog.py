@@ -31,7 +31,7 @@ def _table(name: str) -> dict[str, Any]:
         "table": name, "topic": "clicks", "location": "s3://lake/" + "long/" * 60, "format_version": 3,
         "rows": 2_000, "files": 2, "columns": columns, "partition_by": ["day(at)"], "sort_by": [],
         "snapshots": snapshots, "snapshot_count": 2, "properties": {"owner": _ODD},
-        "refs": [{"name": "main", "kind": "branch", "snapshot_id": snapshots[0]["snapshot_id"]}],
+        "refs": ["branch main at snapshot 6823419034586224052"],
     }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ export interface ITable {
   readonly sort_by: readonly string[];
   readonly snapshots: readonly ISnapshot[];
   readonly snapshot_count: number;
-  readonly refs: readonly { readonly name: string; readonly kind: string; readonly snapshot_id: string }[];
+  readonly refs: readonly string[];
   readonly properties: Readonly<Record<string, string>>;
 }
 

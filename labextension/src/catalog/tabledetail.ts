@@ -23,7 +23,6 @@ export function tableDetail(table: ITable, site: IDetailSite): HTMLElement[] {
     textButton(trans.__('Query in a Cell'), () => insert(query())),
     textButton(trans.__('Profile in a Cell (reads the rows)'), () => insert(`%%lake\nSUMMARIZE ${name}\n`))
   );
-  const refs = table.refs.map(ref => [ref.name, ref.kind, ref.snapshot_id]);
   const properties = Object.entries(table.properties);
   return [
     h('h2', {}, draggable(table.table, name)),
@@ -33,9 +32,7 @@ export function tableDetail(table: ITable, site: IDetailSite): HTMLElement[] {
     fold(trans.__('Columns (%1)', table.columns.length), () => [columns(table, trans)], true),
     fold(trans.__('Snapshots (%1)', number(table.snapshot_count)), () => snapshots(table, query, site), true),
     fold(trans.__('Partitions, files and bounds of columns'), async () => files(await site.api.files(table.table), trans)),
-    fold(trans.__('Branches and tags (%1)', refs.length), () => [
-      grid(trans.__('Branches and tags'), [trans.__('name'), trans.__('kind'), trans.__('snapshot')], refs)
-    ]),
+    fold(trans.__('Branches and tags (%1)', table.refs.length), () => [h('ul', {}, ...table.refs.map(ref => h('li', {}, ref)))]),
     fold(trans.__('Properties (%1)', properties.length), () => [
       grid(trans.__('Properties'), [trans.__('name'), trans.__('value')], properties)
     ])

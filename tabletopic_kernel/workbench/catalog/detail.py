@@ -23,15 +23,6 @@ _MOST_SNAPSHOTS = 200
 
 
 @dataclass(frozen=True)
-class TableRef:
-    """A branch or tag."""
-
-    name: str
-    kind: str
-    snapshot_id: int
-
-
-@dataclass(frozen=True)
 class TableDetail:
     """A table by its metadata alone. ``table``: its name as in a query; ``topic``: which fills it.
 
@@ -50,13 +41,12 @@ class TableDetail:
     sort_by: list[str]
     snapshots: list[TableSnapshot]
     snapshot_count: int
-    refs: list[TableRef]
+    refs: list[str]
     properties: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; snapshot ids are text, for JSON's sake."""
-        refs = [asdict(ref) | {"snapshot_id": str(ref.snapshot_id)} for ref in self.refs]
-        return asdict(self) | {"snapshots": [each.to_json() for each in self.snapshots], "refs": refs}
+        return asdict(self) | {"snapshots": [each.to_json() for each in self.snapshots]}
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,7 @@ def detail_of(name: str, table: Table) -> TableDetail:
         snapshots=snapshots(metadata, _MOST_SNAPSHOTS),
         snapshot_count=len(metadata.snapshots),
         refs=[
-            TableRef(ref, str(about.snapshot_ref_type.value), about.snapshot_id)
+            f"{about.snapshot_ref_type.value} {ref} at snapshot {about.snapshot_id}"
             for ref, about in sorted(metadata.refs.items())
         ],
         properties={key: mask_property(key, value) for key, value in sorted(metadata.properties.items())},
