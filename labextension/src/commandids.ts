@@ -3,6 +3,7 @@ export namespace CommandIDs {
   export const show = 'tabletopic:show';
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
+  export const tables = 'tabletopic:tables';
   export const manual = 'tabletopic:manual';
   export const records = 'tabletopic:records';
   export const quickstart = 'tabletopic:quickstart';
@@ -39,6 +40,7 @@ export namespace CommandIDs {
     expire,
     null,
     records,
+    tables,
     dashboard,
     insertQuery,
     copyQuery,
@@ -48,6 +50,7 @@ export namespace CommandIDs {
   /** The sidebar's menu. */
   export const generalMenu: readonly (string | null)[] = [
     quickstart,
+    tables,
     dashboard,
     null,
     sendSample,

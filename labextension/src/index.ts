@@ -8,6 +8,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { TopicApi } from './api';
+import { addCatalog } from './catalog/page';
 import { cells } from './cells/plugin';
 import { addGestures } from './cells/rows';
 import { CommandIDs } from './commandids';
@@ -82,6 +83,7 @@ function activate(
     },
     trans
   );
+  addCatalog(app, palette, restorer, model, trans);
   addGestures(sidebar.node, model, app.commands);
   if (rendermime !== null) {
     addResults({ app, rendermime, trans });

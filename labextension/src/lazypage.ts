@@ -28,6 +28,8 @@ export class LazyPage extends Widget {
   ) {
     super();
     this.addClass(css('page'));
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', title.label);
     this.title.label = title.label;
     this.title.caption = title.caption;
     this.title.icon = title.icon;

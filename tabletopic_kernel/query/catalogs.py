@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
@@ -76,11 +76,17 @@ class Catalogs:
 
     def known_tables(self) -> list[str]:
         """The dotted names of all tables in available catalogs."""
-        known: list[str] = []
+        return [in_sql(name, other) for other, name in self.listed()[0]]
+
+    def listed(self) -> tuple[list[tuple[str | None, Name]], list[TableTopicError]]:
+        """The tables of the catalogs that respond, None for the default one; and why others do not."""
+        tables, errors = list[tuple[str | None, Name]](), list[TableTopicError]()
         for other in (None, *self._others):
-            with suppress(TableTopicError):
-                known += [in_sql(name, other) for name in self._tables_of(other)]
-        return known
+            try:
+                tables += [(other, name) for name in self._tables_of(other)]
+            except TableTopicError as error:
+                errors.append(error)
+        return tables, errors
 
     def _split(self, name: Name) -> tuple[str | None, Name]:
         """The other catalog that a name refers to, None for the default one, and the name there."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.query.answer import Answer, Tail
     from tabletopic_kernel.query.duckdb import DuckLake
+    from tabletopic_kernel.workbench.catalog.tables import Tables
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
@@ -161,6 +162,13 @@ class Workbench(Clients):
         from tabletopic_kernel.workbench.hosts import host_statuses  # noqa: PLC0415
 
         return host_statuses(self.broker)
+
+    @property
+    def tables(self) -> Tables:
+        """All tables of all catalogs, table topics or not, by their metadata."""
+        from tabletopic_kernel.workbench.catalog.tables import Tables  # noqa: PLC0415
+
+        return Tables(self)
 
     @property
     def lake(self) -> DuckLake:

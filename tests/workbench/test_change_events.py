@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench.change_events import advice
 from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.peek.change_events import advice
 from tests.pipeline.test_debezium import ANNE, event, with_schema
 
 JSON = TopicSettings(transform="flatten_debezium", value_format="json")

@@ -204,7 +204,7 @@ class Registry:
         except UnknownSchemaError:
             return f"the registry has no subject {subject} yet and accepts any valid schema"
         schema = Schema(text, kind, latest.schema.references)
-        rule = self._rule(subject)
+        rule = self.rule(subject)
         try:
             # Check all versions: the registry itself leaves out those that the subject's rule excludes.
             ask = self._client.test_compatibility_all_versions
@@ -220,7 +220,8 @@ class Registry:
             return f"the registry would accept it as the next version of {subject} ({rule})"
         return f"the registry would refuse it: it violates the compatibility rule of {subject} ({rule})"
 
-    def _rule(self, subject: str) -> str:
+    def rule(self, subject: str) -> str:
+        """The compatibility level in force for a subject, its own or the registry's; or "rule unknown"."""
         for scope in (subject, None):
             ask = partial(self._client.get_compatibility, scope)
             try:

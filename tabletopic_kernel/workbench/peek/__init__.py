@@ -24,7 +24,7 @@ from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.sinks import Memory, Rejections, StagedRows
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
 from tabletopic_kernel.table.draft import Draft, ValuesDraft, try_records
-from tabletopic_kernel.workbench.change_events import SAMPLE, advice
+from tabletopic_kernel.workbench.peek.change_events import SAMPLE, advice
 
 # Records read per partition: Debezium sends a record without a value after each delete.
 _RECORDS: Final = 3
