@@ -136,12 +136,13 @@ def host(bench: Workbench) -> Iterator[Host]:
 @pytest.fixture(scope="package")
 def outcomes(request: pytest.FixtureRequest, stack: StackInfo, bench: Workbench, host: Host) -> Outcomes:
     """The stories that wait together, told to their ends."""
-    told = Outcomes(bench, lambda *topic, **config: _made(stack, *topic, **config))
+    told = Outcomes(bench, lambda *topic, **config: made_topic(stack, *topic, **config))
     told.play(request.session.items)
     return told
 
 
-def _made(stack: StackInfo, partitions: int = 1, name: str | None = None, **config: str) -> Sender:
+def made_topic(stack: StackInfo, partitions: int = 1, name: str | None = None, **config: str) -> Sender:
+    """A new topic, and a sender to it."""
     topic = name or f"t{uuid.uuid4().hex[:10]}"
     Broker({"bootstrap.servers": stack.bootstrap_servers}).ensure_topic(topic, partitions, config)
     return Sender(stack, topic)
@@ -153,7 +154,7 @@ def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Send
     made: list[Sender] = []
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
-        made.append(_made(stack, partitions, name, **config))
+        made.append(made_topic(stack, partitions, name, **config))
         return made[-1]
 
     yield make
@@ -164,7 +165,7 @@ def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Send
             bench.disable(sender.topic)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def caught_up(bench: Workbench) -> Callable[..., Any]:
     """Waits until a topic has no lag and returns its status; fails early if the topic has stopped."""
 
