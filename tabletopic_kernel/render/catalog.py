@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.render.grid import Cell, Grid
@@ -79,12 +80,11 @@ def difference_text(difference: SnapshotDifference) -> Grid:
 
 
 def subject_text(subject: Subject) -> Grid:
-    """A subject, and the text of its newest version."""
+    """A subject; the text of its newest version is below."""
     newest = subject.versions[0]
     pairs: dict[str, str | Cell] = {
         "compatibility": subject.compatibility,
         "topics": ", ".join(subject.topics) or "none",
         "versions": ", ".join(f"{each.version} (id {each.id})" for each in subject.versions),
     }
-    pairs |= {f"version {newest.version}": newest.error or newest.text}
-    return facts(subject.subject, pairs)
+    return replace(facts(subject.subject, pairs), notes=(newest.error or newest.text).splitlines())

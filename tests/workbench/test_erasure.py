@@ -60,7 +60,7 @@ def test_the_report_says_what_kafka_has_and_whether_it_is_whole() -> None:
     kafka = InKafka({0: [3, 17]}, 100, 500, "`tabletopic peek a{b --where \"x = '{0}'\"` reads on")
     plan = Erasure("a{b", "default.ab", 2, 1, 1, 4, 7, [], kafka)
     text = "\n".join(map(str, erase.text(plan, {})))
-    assert "2 rows in 1 files would be erased" in text
+    assert "2 rows in 1 file would be erased" in text
     assert "Kafka has 2 such records among 100 of 500 that were read\n  partition 0: offset 3, 17" in text
     assert "peek a{b --where \"x = '{0}'\"` reads on\nnothing is erased yet" in text
     done = Erased(topic="a", at_ms=0, request_id="e", rows=2, gone=["x.parquet"], left=["snapshot 4 (audit)"])

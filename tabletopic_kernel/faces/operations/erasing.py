@@ -16,7 +16,7 @@ from tabletopic_kernel.faces.operations.operation import (
 )
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.render.words import event_text
+from tabletopic_kernel.render.words import event_text, many
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.peek.erasure import Erasure, InKafka
@@ -28,8 +28,10 @@ _MOST = 20  # names and offsets in a line
 def _erasure_text(outcome: Erasure, _: Arguments) -> Iterator[Message]:
     topic = {"topic": outcome.topic}
     if outcome.done is None:
-        yield line(f"{outcome.table}: {outcome.rows:,} rows in {outcome.files:,} files would be erased")
-        yield line(f"  {outcome.letters:,} dead letters, and {outcome.snapshots:,} older snapshots, too")
+        rows, files = many(outcome.rows, "row"), many(outcome.files, "file")
+        yield line(f"{outcome.table}: {rows} in {files} would be erased")
+        letters, snapshots = many(outcome.letters, "dead letter"), many(outcome.snapshots, "older snapshot")
+        yield line(f"  {letters}, and {snapshots}, too")
         yield from (line(f"  stays: {text}") for text in outcome.pinned)
     else:
         yield line(event_text(outcome.done))
