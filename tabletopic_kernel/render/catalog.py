@@ -57,7 +57,7 @@ def files_table(files: TableFiles) -> Grid:
         for each in files.partitions
     ]
     columns = [
-        f"column {each.name}: {number(each.nulls)} null, {each.least or '-'} to {each.most or '-'}"
+        f"column {each.name}: {number(each.nulls)} null, {each.lower or '-'} to {each.upper or '-'}"
         for each in files.columns
     ]
     largest = [f"{size(each.bytes)} of {each.content}, {each.path}" for each in files.files[:_SHOWN_FILES]]

@@ -104,8 +104,8 @@ def test_files_are_shown_by_their_manifests(workbench: Workbench) -> None:
     }  # fmt: skip
     assert files.bytes == sum(each.bytes for each in workbench.tables.files(NAME).files)
     bounds = {each.name: each for each in files.columns}
-    assert (bounds["id"].least, bounds["id"].most, bounds["r"].nulls) == ("1", "3", 1)
-    assert len(bounds["r"].most or "") <= 100
+    assert (bounds["id"].lower, bounds["id"].upper, bounds["r"].nulls) == ("1", "3", 1)
+    assert len(bounds["r"].upper or "") <= 100
     assert workbench.tables.files("prod.a.b.t").files == []
 
 

@@ -54,8 +54,8 @@ export interface IFiles {
   readonly columns: readonly {
     readonly name: string;
     readonly nulls: number | null;
-    readonly least: string | null;
-    readonly most: string | null;
+    readonly lower: string | null;
+    readonly upper: string | null;
     readonly bytes: number | null;
   }[];
 }

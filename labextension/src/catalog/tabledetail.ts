@@ -31,7 +31,7 @@ export function tableDetail(table: ITable, site: IDetailSite): HTMLElement[] {
     head,
     fold(trans.__('Columns (%1)', table.columns.length), () => [columns(table, trans)], true),
     fold(trans.__('Snapshots (%1)', number(table.snapshot_count)), () => snapshots(table, query, site), true),
-    fold(trans.__('Partitions, files and bounds of columns'), async () => files(await site.api.files(table.table), trans)),
+    fold(trans.__('Partitions, files and bounds of columns'), async () => files(table, await site.api.files(table.table), trans)),
     fold(trans.__('Branches and tags (%1)', table.refs.length), () => [h('ul', {}, ...table.refs.map(ref => h('li', {}, ref)))]),
     fold(trans.__('Properties (%1)', properties.length), () => [
       grid(trans.__('Properties'), [trans.__('name'), trans.__('value')], properties)
@@ -41,7 +41,8 @@ export function tableDetail(table: ITable, site: IDetailSite): HTMLElement[] {
 
 function facts(table: ITable, trans: TranslationBundle): string {
   return [
-    table.rows === null ? null : trans.__('%1 rows in %2 files', number(table.rows), number(table.files ?? 0)),
+    table.rows === null ? null : trans._n('%2 row', '%2 rows', table.rows, number(table.rows)),
+    table.files === null ? null : trans._n('%2 file', '%2 files', table.files, number(table.files)),
     table.topic === null ? trans.__('not of a table topic') : trans.__('of the topic %1', table.topic),
     table.partition_by.length > 0 ? trans.__('partitioned by %1', table.partition_by.join(', ')) : null,
     table.sort_by.length > 0 ? trans.__('sorted by %1', table.sort_by.join(', ')) : null,
@@ -97,24 +98,25 @@ function comparison(table: ITable, { api, trans }: IDetailSite): HTMLElement {
   return h('div', {}, h('div', { class: css('catalogButtons') }, before, '→', after, button), outcome);
 }
 
-function files(all: IFiles, trans: TranslationBundle): HTMLElement[] {
+function files({ location }: ITable, all: IFiles, trans: TranslationBundle): HTMLElement[] {
   const count = (value: number | null) => (value === null ? '-' : number(value));
   const text = [trans.__('rows'), trans.__('size')];
   const partition = trans.__('partition');
   return [
     h('p', {},
-      trans.__('%1 partitions, %2 files, %3', number(all.partition_count), number(all.file_count), bytes(all.bytes)),
+      `${trans._n('%2 partition', '%2 partitions', all.partition_count, number(all.partition_count))}, `,
+      `${trans._n('%2 file', '%2 files', all.file_count, number(all.file_count))}, ${bytes(all.bytes)}`,
       all.file_count > all.files.length ? ` (${trans.__('the largest are shown')})` : ''
     ),
     grid(trans.__('Partitions'), [partition, trans.__('files'), ...text],
       all.partitions.map(each => [each.partition || '-', number(each.files), number(each.rows), bytes(each.bytes)]), [1, 2, 3]),
     grid(trans.__('Bounds of columns'),
-      [trans.__('column'), trans.__('nulls'), trans.__('least'), trans.__('most'), trans.__('size')],
+      [trans.__('column'), trans.__('nulls'), trans.__('lower bound'), trans.__('upper bound'), trans.__('size')],
       all.columns.map(each => [
-        each.name, count(each.nulls), each.least ?? '-', each.most ?? '-', each.bytes === null ? '-' : bytes(each.bytes)
+        each.name, count(each.nulls), each.lower ?? '-', each.upper ?? '-', each.bytes === null ? '-' : bytes(each.bytes)
       ]), [1, 4]),
     grid(trans.__('Files'), [trans.__('file'), trans.__('content'), partition, ...text],
-      all.files.map(each => [each.path, each.content, each.partition || '-', number(each.rows), bytes(each.bytes)]), [3, 4])
+      all.files.map(each => [each.path.replace(`${location}/`, ''), each.content, each.partition || '-', number(each.rows), bytes(each.bytes)]), [3, 4])
   ];
 }
 

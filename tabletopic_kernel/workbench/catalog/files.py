@@ -48,8 +48,8 @@ class ColumnBounds:
 
     name: str
     nulls: int | None
-    least: str | None
-    most: str | None
+    lower: str | None
+    upper: str | None
     bytes: int | None
 
 
@@ -123,11 +123,11 @@ def _places(table: Table) -> Callable[[DataFile], str]:
 
 def _bounds(field: NestedField, files: Sequence[DataFile]) -> ColumnBounds:
     key, kind = field.field_id, field.field_type
-    least = _end(kind, [(file.lower_bounds or {}).get(key) for file in files], min)
-    most = _end(kind, [(file.upper_bounds or {}).get(key) for file in files], max)
+    lower = _end(kind, [(file.lower_bounds or {}).get(key) for file in files], min)
+    upper = _end(kind, [(file.upper_bounds or {}).get(key) for file in files], max)
     nulls = [(file.null_value_counts or {}).get(key) for file in files]
     sizes = [(file.column_sizes or {}).get(key) for file in files]
-    return ColumnBounds(field.name, _sum(nulls), least, most, _sum(sizes))
+    return ColumnBounds(field.name, _sum(nulls), lower, upper, _sum(sizes))
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
@@ -136,7 +136,7 @@ def _sum(counts: Sequence[int | None]) -> int | None:
 
 
 def _end(kind: IcebergType, bounds: Sequence[bytes | None], end: Callable[[set[Any]], Any]) -> str | None:
-    """The least or most of the files' bounds; files of nulls alone have none."""
+    """The lower or upper bound of all files; files of nulls alone have none."""
     known = {bound for bound in bounds if bound is not None}
     if not known or not isinstance(kind, PrimitiveType):
         return None
