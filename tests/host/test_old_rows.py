@@ -94,7 +94,7 @@ def test_what_is_old_goes_and_nothing_else(rig: Rig) -> None:
     log.add(bound - 1, bound, _NOW, _NOW * 10)
     log.add(bound, bound + 1)
     assert [work.why for work in next_work(rig.table.table, log.coordinator.settings, rig.now_ms)][2] == (
-        "_kafka_metadata.timestamp before 1970-01-11 00:00 UTC: files that go whole: 1, with 3 rows; others: 1"
+        "_kafka_metadata.timestamp before 1970-01-11 00:00 UTC: whole files: 1, with 3 rows; others: 1"
     )
     before = rig.offset()
     due(log)

@@ -67,7 +67,7 @@ class OldRows:
         whole = [file for file in files if self.is_whole(file)]
         rows = sum(file.record_count for file in whole)
         day = (_EPOCH + timedelta(milliseconds=self.before_ms)).strftime("%Y-%m-%d %H:%M UTC")
-        old = f"files that go whole: {len(whole):,}, with {rows:,} rows; others: {len(files) - len(whole):,}"
+        old = f"whole files: {len(whole):,}, with {rows:,} rows; others: {len(files) - len(whole):,}"
         return bool(files), f"{self.column} before {day}: {old if files else 'none'}"
 
 
