@@ -47,7 +47,7 @@ def _history(dice: Random) -> tuple[list[list[Event]], dict[int, tuple[int, str]
     return batches, rows
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_left_out_values_stay(seed: int, tmp_path: Path) -> None:
     """Of the row before, also where the key changed, and through several changes in one commit."""
     dice = Random(seed)
