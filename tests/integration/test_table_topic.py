@@ -183,7 +183,8 @@ def test_transactions(bench: Workbench, sender: Sender) -> Story:
 def test_an_open_transaction(bench: Workbench, sender: Sender) -> Story:
     """Status names the transaction that keeps records from the table, and how to end it; then it is gone."""
     properties = {"bootstrap.servers": sender.stack.bootstrap_servers, "log_level": 0}
-    producer = Producer({**properties, "transactional.id": sender.topic})
+    # Open for longer than other stories may take, with which this one waits.
+    producer = Producer({**properties, "transactional.id": sender.topic, "transaction.timeout.ms": 900_000})
     producer.init_transactions()
     producer.begin_transaction()
     since = round(time.time()) - 3600  # the broker deletes records of more than a week
