@@ -149,7 +149,7 @@ export class Selection {
       const failed = able.filter((_, index) => !done[index]);
       if (failed.length > 0) {
         Notification.error(
-          this._trans.__('%1 of %2 topics say why not: %3', failed.length, able.length, failed.join(', ')),
+          this._trans.__('%1 of %2 topics failed: %3. The row of each says why.', failed.length, able.length, failed.join(', ')),
           { autoClose: false }
         );
       }

@@ -47,12 +47,12 @@ def test_a_plan_names_whoever_keeps_such_rows(rig: Rig) -> None:  # noqa: F811
     table.manage_snapshots().create_tag(empty, "before").create_tag(full, "audit").commit()
     kafka = in_kafka(TOPIC, TopicSettings(), rig.broker, rig.registry, "nonsense(")  # type: ignore[arg-type]
     assert "the topic was not searched: cannot read --where" in kafka.note
-    plan = plan_erasure(TOPIC, TopicSettings(), rig.table, FoundLetters(None, 0, 3), "a = 1", kafka)
+    plan = plan_erasure(TOPIC, rig.table, FoundLetters(None, 0, 3), "a = 1", kafka)
     assert (plan.rows, plan.files, plan.undecoded, plan.whole) == (1, 1, 3, False)
     (pinned,) = plan.pinned
     assert "(audit, tabletopic" in pinned or "(audit" in pinned
     with pytest.raises(UsageError, match="say which rows"):
-        plan_erasure(TOPIC, TopicSettings(), rig.table, FoundLetters(None, 0, 0), " ", kafka)
+        plan_erasure(TOPIC, rig.table, FoundLetters(None, 0, 0), " ", kafka)
 
 
 def test_the_report_says_what_kafka_has_and_whether_it_is_whole() -> None:

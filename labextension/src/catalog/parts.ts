@@ -57,13 +57,9 @@ export function choice(label: string, options: readonly string[], chosen: number
   return select;
 }
 
-/** Bytes, with a unit: "1.5 MB". */
+/** Bytes, with the units of the command line: "1.5 MiB". */
 export function bytes(count: number): string {
-  const units = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
-  let at = 0;
-  let value = count;
-  for (; value >= 1000 && at < units.length - 1; at++) {
-    value /= 1000;
-  }
-  return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at] ?? ''}`;
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  const at = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
+  return `${(count / 1024 ** at).toFixed(at === 0 ? 0 : 1)} ${units[at]}`;
 }

@@ -27,6 +27,7 @@ export class CatalogView implements IPageView {
       h('div', { class: css('catalogButtons') }, this._filter, refresh), this._troubles, this._items, this._none
     );
     this._none.append(trans.__('Nothing matches.'));
+    this._detail.setAttribute('aria-label', trans.__('Detail'));
     this._detail.append(h('p', { class: css('quiet') }, trans.__('Choose a table or a subject.')));
     this.node.append(side, this._detail);
     this._items.addEventListener('click', event => this._pick(event.target));
@@ -170,7 +171,7 @@ export class CatalogView implements IPageView {
   private readonly _items = h('div', { role: 'listbox', class: css('catalogItems') });
   private readonly _troubles = h('div', { role: 'status' });
   private readonly _none = h('p', { class: css('quiet'), hidden: true });
-  private readonly _detail = h('div', { class: css('catalogDetail'), role: 'region', tabindex: '0', 'aria-label': 'Detail' });
+  private readonly _detail = h('div', { class: css('catalogDetail'), role: 'region', tabindex: '0' });
   private readonly _nodes = new Map<HTMLElement, IItem>();
   private _all: readonly IItem[] = [];
   private _chosen: IItem | null = null;

@@ -37,7 +37,8 @@ def _erasure_text(outcome: Erasure, _: Arguments) -> Iterator[Message]:
         yield line(event_text(outcome.done))
         yield from (line(f"  removed {name}") for name in outcome.done.gone[:_MOST])
     if outcome.undecoded:
-        text = "  {n} other dead letters cannot be decoded: see `tabletopic letters {topic}`"
+        text = "  {n} other dead letters cannot be decoded: look at `tabletopic letters {topic} --raw`, "
+        text += "and choose with `--letters`"
         yield Message(text, topic | {"n": f"{outcome.undecoded:,}"})
     yield from _kafka_text(outcome.kafka)
     if outcome.done is None:

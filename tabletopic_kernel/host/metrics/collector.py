@@ -245,7 +245,7 @@ def _counted(event: events.ControlEvent) -> Iterable[_Count]:
             yield _failed(Failure.REPLAY)
         case events.Compacted() | events.Expired() | events.OrphansRemoved():
             yield from _maintained(event)
-        case events.RowsDeleted() if event.error is not None:
+        case events.RowsDeleted() | events.Erased() if event.error is not None:
             yield _failed(Failure.MAINTENANCE)
 
 

@@ -83,7 +83,6 @@ class FoundLetters:
 
 def plan_erasure(
     topic: str,
-    settings: TopicSettings,
     table: TopicTable,
     found: FoundLetters,
     where: str,

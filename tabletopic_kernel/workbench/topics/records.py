@@ -152,7 +152,7 @@ class RecordRequests(Requests):
         )
         found = find_letters(self.name, settings, bench.registry, letters, where, more)
         kafka = in_kafka(self.name, settings, bench.broker, bench.registry, where)
-        return plan_erasure(self.name, settings, table, found, where, kafka), found.where
+        return plan_erasure(self.name, table, found, where, kafka), found.where
 
 
 def _without_erasure(now: DesiredTopic) -> DesiredTopic:

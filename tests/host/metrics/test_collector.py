@@ -29,6 +29,7 @@ EVENTS: list[events.ControlEvent] = [
     events.Replayed(**STAMP, replay_id="x", rows=0, error="no"),
     events.Expired(**STAMP, snapshots=4, kept=20, files=6, bytes=60),
     events.OrphansRemoved(**STAMP, files=1, bytes=5, error="no"),
+    events.RowsDeleted(**STAMP, error="no"), events.Erased(**STAMP, request_id="y", error="no"),
 ]  # fmt: skip
 
 
@@ -94,8 +95,9 @@ def test_what_events_count() -> None:
     assert rig.value('tabletopic_commit_duration_seconds_bucket{le="0.25"}') == 0
     assert rig.value('tabletopic_commit_duration_seconds_bucket{le="0.5"}') == 2
     assert rig.value("tabletopic_batch_duration_seconds_sum") == 1.5
-    for kind in ("waits", "stops", "commit", "schema", "replay", "maintenance"):
-        assert rig.value(f'tabletopic_failures_total{{kind="{kind}",topic="clicks"}}') == 1, kind
+    failures = {"waits": 1, "stops": 1, "commit": 1, "schema": 1, "replay": 1, "maintenance": 3}
+    for kind, count in failures.items():
+        assert rig.value(f'tabletopic_failures_total{{kind="{kind}",topic="clicks"}}') == count, kind
     assert rig.value('tabletopic_maintenance_total{topic="clicks",work="compaction"}') == 1
     assert rig.value('tabletopic_removed_files_total{work="compaction"}') == 9
     assert rig.value('tabletopic_maintenance_total{topic="clicks",work="orphans"}') is None
