@@ -55,14 +55,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Tests with servers run in two processes, each with servers of its own, as most of their time is waiting.
-# What shares servers, a host or a browser stays together, and the longest is begun first, so that both
+# Tests with servers run in four processes, each with servers of its own, as most of their time is waiting.
+# What shares servers, a host or a browser stays together, and the longest is begun first, so that all
 # processes end at about the same time.
-_LONGEST_FIRST = ("recovery", "integration", "notebooks", "browser", "demo", "local", "cli", "jupyter_server")
+_LONGEST_FIRST = (
+    "recovery", "integration", "second host", "clients", "cluster", "browser", "drill", "several hosts",
+    "notebooks", "demo", "local", "cli", "jupyter_server",
+)  # fmt: skip
 _WITH_OTHERS = {
     "test_kernel.py": "notebooks",  # kernels become hosts: they share the servers where nobody else is one
     "test_notebooks.py": "notebooks",
     "test_live.py": "browser",
+    "test_cluster.py": "cluster",
+    "test_cluster_probe.py": "cluster",
+    "test_other_disks.py": "cluster",
+    "test_several_hosts.py": "several hosts",
+    **dict.fromkeys(
+        ("test_alter.py", "test_compaction.py", "test_faces.py", "test_page_commands.py", "test_sort_by.py"),
+        "second host",
+    ),
 }
 _WITH_NOBODY = ("test_named_steps.py", "test_old_state.py")
 # Most need a minute, and ten times that where the machine is busy with other things.
