@@ -1,4 +1,4 @@
-"""How a table ages, as measured by ``make bench ARGS="--commits 10000 --json"``: pictures and a table."""
+"""How tables age, as measured by ``benchmarks``: pictures and tables of small commits, a table of changes."""
 
 from __future__ import annotations
 
@@ -78,3 +78,22 @@ def ratio() -> str:
         )
     cost = f"compaction and expiry cost {ages['with maintenance']['maintenance_us']:.1f} µs of CPU per row"
     return "".join(f"- {one}.\n" for one in [*told, cost])
+
+
+def changes() -> Rows:
+    """What changes cost in tables kept by key, and a sum over these before and after."""
+    runs = json.loads(MEASURED.with_name("upserts.json").read_text("utf-8"))
+    head = [
+        "rows",
+        "changes of a commit",
+        "CPU per change",
+        "in the cheapest commit",
+        "DuckDB, sum",
+        "after 20 commits",
+    ]
+    return head, [
+        [f"{run['rows']:,}", f"{run['changes']:,}", f"{run['stage_us'] + run['commit_us']:.0f} µs"]
+        + [f"{run['stage_us'] + run['commit_us_least']:.0f} µs"]
+        + [f"{run[name]:,.0f} ms" for name in ("query_ms", "query_ms_after")]
+        for run in runs
+    ]

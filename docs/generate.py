@@ -331,6 +331,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "alerts": lambda: table(*monitoring.alerts()),
     "aging": lambda: table(*aging.figures()),
     "aging-ratio": aging.ratio,
+    "changes": lambda: table(*aging.changes()),
     "peers": lambda: table(*peers.figures()),
     "peers-promises": lambda: table(*peers.promises()),
     "peers-settings": lambda: table(*peers.settings()),
