@@ -280,14 +280,23 @@ def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> lis
         f"# {server.text}",
         f"[{server.section}]",
         *(
-            f"# {key}: set {PREFIX}{variable_name(server.section, key)}"
+            secret_line(server.section, key)
             if key in hidden
-            else f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}"
+            else f"{_toml_key(key)} = {_toml_text(value)}"
             for key, value in answers.items()
         ),
     ]
 
 
+def secret_line(section: str, key: str) -> str:
+    """The comment in place of a secret: the variable to set."""
+    return f"# {key}: set {PREFIX}{variable_name(section, key)}"
+
+
 def _toml_key(key: str) -> str:
     bare = key.replace("_", "").replace("-", "")
-    return key if bare.isascii() and bare.isalnum() else json.dumps(key)
+    return key if bare.isascii() and bare.isalnum() else _toml_text(key)
+
+
+def _toml_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON may have it as it is
