@@ -34,10 +34,6 @@ export class PropertyFields {
     return [...this._fields, this._rest].map(field => field.node);
   }
 
-  get hasSecrets(): boolean {
-    return this._questions.some(each => each.secret) || this._others().some(each => each.value === null);
-  }
-
   /** What is in the fields, by property; secrets are among them. */
   drafts(): [string, string][] {
     return this._fields.map(field => [field.name, String(field.value() ?? '')]);

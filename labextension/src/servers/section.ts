@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { reasonOf } from '../api';
 import { choice } from '../catalog/parts';
 import { Chip } from '../chip';
-import { css, h, setBusy, setShown, textButton, words } from '../dom';
+import { css, h, setBusy, textButton, words } from '../dom';
 import { PropertyFields } from './fields';
 import type { ICheck, ISaved, ISection, IWay, ServersApi, Typed } from './protocol';
 
@@ -24,13 +24,12 @@ export class ServerSection {
   ) {
     const { trans } = _site;
     this.id = `jp-TableTopic-server-${_section.section}`;
-    this._secretsToo.id = `${this.id}-secrets`;
     const label = trans.__('Write typed secrets into the file, which only you can read');
-    this._secretsLine.append(this._secretsToo, h('label', { for: this._secretsToo.id }, label));
+    const secrets = h('label', { class: css('serverButtons') }, this._secretsToo, label);
     const buttons = h('div', { class: css('serverButtons') }, this._test, this._save);
     const title = h('h3', { id: this.id }, `${_section.title} `, h('code', {}, `[${_section.section}]`));
     this.node = h('section', { class: css('server'), 'aria-labelledby': this.id },
-      title, this._choices, this._place, this._secretsLine, buttons, this._answer
+      title, this._choices, this._place, secrets, buttons, this._answer
     );
     this._show(_section);
   }
@@ -70,7 +69,6 @@ export class ServerSection {
     this._fields = new PropertyFields(this._section, chosen, this._drafts, trans);
     this._choices.replaceChildren(...pickers);
     this._place.replaceChildren(...this._fields.nodes);
-    setShown(this._secretsLine, this._fields.hasSecrets);
   }
 
   /** Ways, and behind them none: the properties as they are. */
@@ -129,7 +127,6 @@ export class ServerSection {
   private readonly _choices = h('div');
   private readonly _place = h('div');
   private readonly _secretsToo = h('input', { type: 'checkbox' });
-  private readonly _secretsLine = h('div', { class: css('serverSecrets') });
   private readonly _answer = h('div', { role: 'status', class: css('serverAnswer') });
   private readonly _test = textButton(this._site.trans.__('Test connection'), () => void this._run(this._test, typed => this._tested(typed)));
   private readonly _save = textButton(this._site.trans.__('Save'), () => void this._run(this._save, typed => this._saved(typed)), true);
