@@ -7,6 +7,7 @@ librdkafka's, the registry client's and PyIceberg's, under their own names.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from tabletopic_kernel.model.settings.names import variable_name
 from tabletopic_kernel.workbench.config.sources import PREFIX
 
 Answers = dict[str, str]
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> lis
         *(
             secret_line(server.section, key)
             if key in hidden
-            else f"{_toml_key(key)} = {_toml_text(value)}"
+            else f"{key if _BARE.fullmatch(key) else _toml_text(key)} = {_toml_text(value)}"
             for key, value in answers.items()
         ),
     ]
@@ -291,11 +293,6 @@ def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> lis
 def secret_line(section: str, key: str) -> str:
     """The comment in place of a secret: the variable to set."""
     return f"# {key}: set {PREFIX}{variable_name(section, key)}"
-
-
-def _toml_key(key: str) -> str:
-    bare = key.replace("_", "").replace("-", "")
-    return key if bare.isascii() and bare.isalnum() else _toml_text(key)
 
 
 def _toml_text(text: str) -> str:

@@ -22,7 +22,7 @@ _FILE = f"""\
 "bootstrap.servers" = "b:9092"
 "sasl.mechanism" = "PLAIN"
 "sasl.username" = '{_ODD}'
-"sasl.password" = "hidden"
+"sasl.password" = "kept-in-the-file"
 "client.id" = "lab"
 
 [catalog]
@@ -87,5 +87,5 @@ def test_a_server_is_tried_and_saved(page: LabPage, api: FakeApi, tmp_path: Path
     }  # fmt: skip
     body = {"properties": properties, "version": now.all().version, "secrets_too": False}
     assert api.asked[-1] == ("PUT", "servers/registry", body)
-    assert "hidden" not in page.page.content()
+    assert "kept-in-the-file" not in page.page.content()
     assert page.page.evaluate("window.hurt") is None

@@ -9,23 +9,21 @@ import type { IProperty, IQuestion, ISection, IWay, Typed } from './protocol';
 const OTHERS = 'others';
 
 export class PropertyFields {
-  /** `drafts`: what was typed before, by property. */
+  /** `_drafts`: what was typed before, by property. */
   constructor(
     private readonly _section: ISection,
     private readonly _ways: readonly IWay[],
-    drafts: ReadonlyMap<string, string>,
+    private readonly _drafts: ReadonlyMap<string, string>,
     private readonly _trans: TranslationBundle
   ) {
     for (const question of this._questions) {
-      const field = this._field(this._property(question.key), question);
-      field.set(drafts.get(question.key) ?? (this._property(question.key).value || question.default));
-      this._fields.push(field);
+      this._fields.push(this._field(this._property(question.key), question));
     }
     const others = this._others();
     for (const property of others.filter(each => !isOpen(each))) {
       this._fields.push(this._field(property, null));
     }
-    const schema = { type: 'object', label: _trans.__('Other properties'), description: _trans.__('By their names, one per line') };
+    const schema = { type: 'object', label: _trans.__('Other properties'), description: _trans.__('As the client names them') };
     this._rest = this._make(OTHERS, schema);
     this._rest.set(Object.fromEntries(others.filter(isOpen).map(each => [each.key, each.value])));
   }
@@ -99,6 +97,7 @@ export class PropertyFields {
     if (control instanceof HTMLInputElement && isSecret) {
       control.placeholder = property.shown;
     }
+    field.set(this._drafts.get(property.key) ?? (property.value || (question?.default ?? '')));
     if (control !== null) {
       control.disabled = isFixed(property);
     }
@@ -124,6 +123,7 @@ export class PropertyFields {
     if (field === null) {
       throw new Error(name);
     }
+    field.node.addEventListener('input', () => field.complain(null));
     return field;
   }
 
