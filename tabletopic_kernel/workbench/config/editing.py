@@ -89,6 +89,7 @@ def _extended(text: str, lines: list[str]) -> str:
 
 def _edited(text: str, section: str, wanted: Answers, hidden: list[str]) -> str:
     import tomlkit  # noqa: PLC0415 - 40 ms that only a change needs
+    from tomlkit.items import Table  # noqa: PLC0415
 
     for name in wanted:
         text = text.replace(f"{secret_line(section, name)}\n", "")
@@ -103,13 +104,13 @@ def _edited(text: str, section: str, wanted: Answers, hidden: list[str]) -> str:
             del outer[key]
         elif wanted[name] != now[name]:
             outer[key] = wanted[name]
-    fresh = {name: value for name, value in wanted.items() if name not in now}
-    lines = [secret_line(section, name) for name in hidden if name not in now]
-    rest = _cut_end(table)
-    for name, value in fresh.items():
-        table[name] = value
-    for line in lines:
-        if line not in text:
+    is_plain = isinstance(table, Table)  # neither in braces nor in several places
+    rest = _cut_end(table) if is_plain else []
+    for name, value in wanted.items():
+        if name not in now:
+            table[name] = value
+    for name in hidden:
+        if is_plain and name not in now and (line := secret_line(section, name)) not in text:
             table.add(tomlkit.comment(line.removeprefix("# ")))
     if rest:
         table.value.body.extend(rest)
@@ -131,10 +132,8 @@ def _place(table: Any, name: str) -> tuple[Any, str]:
 
 def _cut_end(table: Any) -> list[Any]:
     """Take off what follows a section's properties: after a blank line, a comment is the next section's."""
-    from tomlkit.items import Table, Whitespace  # noqa: PLC0415 - as above
+    from tomlkit.items import Whitespace  # noqa: PLC0415 - as above
 
-    if not isinstance(table, Table):
-        return []
     body = table.value.body
     last = max((at for at, (name, _) in enumerate(body) if name is not None), default=-1)
     end = next((at for at in range(last + 1, len(body)) if isinstance(body[at][1], Whitespace)), len(body))
