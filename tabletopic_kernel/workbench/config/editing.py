@@ -137,6 +137,6 @@ def _cut_end(table: Any) -> list[Any]:
     body = table.value.body
     last = max((at for at, (name, _) in enumerate(body) if name is not None), default=-1)
     end = next((at for at in range(last + 1, len(body)) if isinstance(body[at][1], Whitespace)), len(body))
-    rest = body[end:]
+    rest: list[Any] = body[end:]
     del body[end:]
     return rest
