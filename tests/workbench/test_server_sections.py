@@ -16,6 +16,7 @@ from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.config.editing import with_properties
 from tabletopic_kernel.workbench.config.server_sections import ServerSections
 from tabletopic_kernel.workbench.server_questions import KAFKA
+from tabletopic_kernel.workbench.doctor.check import first_line
 from tests.workbench.test_server_questions import PATHS, answers_of
 
 FILE = """\
@@ -174,3 +175,8 @@ def test_the_page_shows_the_way_that_was_taken(tmp_path: Path, monkeypatch: pyte
         ways = [way, *([] if now.storage is None else [way.then[now.storage]])]
         assert [each.text for each in ways] == [each.text for each in path]
         version = sections().all().version
+
+
+def test_a_page_in_an_answer_is_cut() -> None:
+    """A server that is no registry answers with HTML: a check says so, and does not show all of it."""
+    assert len(first_line(UsageError("not a registry: " + "<p>" * 10_000))) < 700
