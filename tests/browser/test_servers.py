@@ -68,6 +68,8 @@ def test_a_server_is_tried_and_saved(page: LabPage, api: FakeApi, tmp_path: Path
         "sasl.username": _ODD, "sasl.password": None, "client.id": None,
     }  # fmt: skip
     assert api.asked[-1] == ("POST", "servers/kafka/test", {"properties": typed})
+    kafka.get_by_role("status").scroll_into_view_if_needed()
+    page.shot("servers-tested")
     kafka.get_by_role("button", name="Save").click()
     expect(kafka.get_by_role("status")).to_contain_text("the file has changed")
     registry.get_by_label("How it is reached").select_option("User and password")

@@ -15,8 +15,8 @@ from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, Tab
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.config.editing import with_properties
 from tabletopic_kernel.workbench.config.server_sections import ServerSections
-from tabletopic_kernel.workbench.server_questions import KAFKA
 from tabletopic_kernel.workbench.doctor.check import first_line
+from tabletopic_kernel.workbench.server_questions import KAFKA
 from tests.workbench.test_server_questions import PATHS, answers_of
 
 FILE = """\
