@@ -161,6 +161,8 @@ export type Settings = Record<string, JSONValue>;
 export interface IFieldSchema {
   readonly type?: string;
   readonly format?: string;
+  /** Ours; without it, a field is labelled by its name. */
+  readonly label?: string;
   readonly description?: string;
   readonly default?: JSONValue;
   readonly enum?: readonly JSONValue[];

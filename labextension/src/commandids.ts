@@ -4,6 +4,7 @@ export namespace CommandIDs {
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
   export const tables = 'tabletopic:tables';
+  export const servers = 'tabletopic:servers';
   export const manual = 'tabletopic:manual';
   export const records = 'tabletopic:records';
   export const quickstart = 'tabletopic:quickstart';
@@ -59,6 +60,7 @@ export namespace CommandIDs {
     null,
     startStack,
     stopStack,
+    servers,
     null,
     manual
   ];

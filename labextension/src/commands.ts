@@ -6,6 +6,7 @@ import {
   launchIcon,
   refreshIcon,
   runIcon,
+  settingsIcon,
   stopIcon
 } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
@@ -27,6 +28,7 @@ export interface IScreens {
   openSettings(topic: string): void;
   openManual(page?: string, word?: string): void;
   openRecords(topic: string): void;
+  openServers(): void;
   openNotebook(path: string): Promise<unknown>;
   insertCell(source: string): Promise<unknown>;
 }
@@ -147,6 +149,12 @@ function addGeneral(
     caption: trans.__('How to use, operate and repair table topics'),
     icon: helpIcon,
     execute: () => screens.openManual()
+  });
+  add(CommandIDs.servers, {
+    label: trans.__('Servers'),
+    caption: trans.__('Kafka, schema registry and catalogs: how they are reached, tried before it is saved'),
+    icon: settingsIcon,
+    execute: () => screens.openServers()
   });
   add(CommandIDs.quickstart, {
     label: args => (args.card === true ? trans.__('Table Topic quickstart') : trans.__('Open the Quickstart Notebook')),

@@ -14,6 +14,7 @@ export interface IEmptyData {
 export interface IEmptyActions {
   startStack(): void;
   sendSample(): void;
+  openServers(): void;
 }
 
 interface IWords {
@@ -32,6 +33,7 @@ export class EmptyState implements IView<IEmptyData> {
   ) {
     this._stack = textButton(_trans.__('Start the local stack'), actions.startStack, true);
     this._sample = textButton(_trans.__('Send sample events'), actions.sendSample, true);
+    this._servers = textButton(_trans.__('Use your own servers…'), actions.openServers);
     this.node = h(
       'div',
       { class: css('empty') },
@@ -40,7 +42,8 @@ export class EmptyState implements IView<IEmptyData> {
       this._bar,
       this._detail,
       this._stack,
-      this._sample
+      this._sample,
+      this._servers
     );
   }
 
@@ -59,6 +62,7 @@ export class EmptyState implements IView<IEmptyData> {
     setShown(this._bar, words.working);
     setShown(this._stack, words.button === 'stack');
     setShown(this._sample, words.button === 'sample');
+    setShown(this._servers, ['none', 'unreachable'].includes(data.overview?.servers.state ?? ''));
     setBusy(this._stack, data.pending);
     setBusy(this._sample, data.pending);
   }
@@ -127,4 +131,5 @@ export class EmptyState implements IView<IEmptyData> {
   private readonly _bar = h('div', { class: css('bar'), 'aria-hidden': 'true' });
   private readonly _stack: HTMLButtonElement;
   private readonly _sample: HTMLButtonElement;
+  private readonly _servers: HTMLButtonElement;
 }

@@ -24,6 +24,7 @@ import { WorkbenchModel } from './model';
 import { Notices } from './notices';
 import { DEFAULT_OPTIONS, followOptions } from './options';
 import { recordsPage } from './records/page';
+import { serversPage } from './servers/page';
 import { Sidebar } from './sidebar';
 import { LagStatus } from './statusbar';
 
@@ -78,6 +79,7 @@ function activate(
       openSettings: topic => pages.openSettings(topic),
       openManual: () => pages.openManual(),
       openRecords: topic => pages.openRecords(topic),
+      openServers: () => pages.openServers(),
       openNotebook: path => app.commands.execute('docmanager:open', { path }),
       insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
     },
@@ -156,7 +158,12 @@ class Pages {
     this._open(this._records, page => page.content.topic === topic, open);
   }
 
+  openServers(): void {
+    this._open(this._servers, () => true, () => new MainAreaWidget({ content: serversPage(this._model.api, this._trans) }));
+  }
+
   restore(restorer: ILayoutRestorer): void {
+    void restorer.restore(this._servers, { command: CommandIDs.servers, name: () => '-' });
     void restorer.restore(this._records, {
       command: CommandIDs.records,
       args: page => ({ topic: page.content.topic }),
@@ -193,5 +200,6 @@ class Pages {
   private _manual: Manual | null = null;
   private readonly _dashboards = new WidgetTracker<MainAreaWidget<DashboardFrame>>({ namespace: 'tabletopic-dashboard' });
   private readonly _records = new WidgetTracker<MainAreaWidget<LazyPage>>({ namespace: 'tabletopic-records' });
+  private readonly _servers = new WidgetTracker<MainAreaWidget<LazyPage>>({ namespace: 'tabletopic-servers' });
   private readonly _settings = new WidgetTracker<MainAreaWidget<SettingsForm>>({ namespace: 'tabletopic-settings' });
 }

@@ -55,7 +55,11 @@ export class Sidebar extends Widget {
       trans
     );
     this._empty = new EmptyState(
-      { startStack: run(CommandIDs.startStack), sendSample: run(CommandIDs.sendSample) },
+      {
+        startStack: run(CommandIDs.startStack),
+        sendSample: run(CommandIDs.sendSample),
+        openServers: run(CommandIDs.servers)
+      },
       trans
     );
     const selection = new Selection(model, trans);

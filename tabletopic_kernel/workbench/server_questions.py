@@ -7,6 +7,7 @@ librdkafka's, the registry client's and PyIceberg's, under their own names.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from tabletopic_kernel.model.settings.names import variable_name
 from tabletopic_kernel.workbench.config.sources import PREFIX
 
 Answers = dict[str, str]
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -280,14 +282,18 @@ def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> lis
         f"# {server.text}",
         f"[{server.section}]",
         *(
-            f"# {key}: set {PREFIX}{variable_name(server.section, key)}"
+            secret_line(server.section, key)
             if key in hidden
-            else f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}"
+            else f"{key if _BARE.fullmatch(key) else _toml_text(key)} = {_toml_text(value)}"
             for key, value in answers.items()
         ),
     ]
 
 
-def _toml_key(key: str) -> str:
-    bare = key.replace("_", "").replace("-", "")
-    return key if bare.isascii() and bare.isalnum() else json.dumps(key)
+def secret_line(section: str, key: str) -> str:
+    """The comment in place of a secret: the variable to set."""
+    return f"# {key}: set {PREFIX}{variable_name(section, key)}"
+
+
+def _toml_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON may have it as it is

@@ -44,11 +44,12 @@ export function makeField(
   control.setAttribute('aria-describedby', `${help.id} ${complaint.id}`);
   control.id = id;
   const several = control.tagName === 'FIELDSET';
+  const words = schema.label ?? labelOf(name);
   const label = several
-    ? h('span', { class: css('label') }, labelOf(name))
-    : h('label', { class: css('label'), for: id }, labelOf(name));
+    ? h('span', { class: css('label') }, words)
+    : h('label', { class: css('label'), for: id }, words);
   if (several) {
-    control.setAttribute('aria-label', labelOf(name));
+    control.setAttribute('aria-label', words);
   }
   return {
     name,
@@ -93,6 +94,9 @@ function makeInput(name: string, schema: IFieldSchema, trans: TranslationBundle)
   if (schema.format === 'sql') {
     return passage();
   }
+  if (schema.format === 'password') {
+    return text(name, [], plain, 'password');
+  }
   if (schema.anyOf !== undefined) {
     const words = schema.anyOf.flatMap(one => one.enum ?? []);
     return text(name, words, value => (typeof value === 'number' ? momentText(value) : plain(value)));
@@ -123,8 +127,14 @@ function plain(value: JSONValue): string {
 }
 
 /** A line of text; empty is null. Durations, sizes and times are sent as written: the server parses them. */
-function text(name: string, suggestions: readonly JSONValue[], show: (value: JSONValue) => string): IInput {
-  const input = h('input', { type: 'text', class: 'jp-mod-styled', spellcheck: 'false', autocomplete: 'off' });
+function text(
+  name: string,
+  suggestions: readonly JSONValue[],
+  show: (value: JSONValue) => string,
+  type = 'text'
+): IInput {
+  const autocomplete = type === 'password' ? 'new-password' : 'off'; // no browser fills in another one
+  const input = h('input', { type, class: 'jp-mod-styled', spellcheck: 'false', autocomplete });
   const extra: HTMLElement[] = [];
   if (suggestions.length > 0) {
     const id = `jp-TableTopic-suggestions-${name}`;

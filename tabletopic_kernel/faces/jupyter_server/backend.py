@@ -92,7 +92,7 @@ class Backend:
         return self._refresher.wait(_FIRST_POLL_S) or self._overviews.waiting()
 
     def _poll(self, last: Overview | None) -> Overview:
-        self._await_loading()
+        self.await_loading()
         overview = self._overviews.look(last)
         if self._loading is None and overview["servers"]["state"] in ("starting", "ready"):
             loading = threading.Thread(target=_load, name="loading", daemon=True)
@@ -154,10 +154,10 @@ class Backend:
     @property
     def workbench(self) -> Workbench:
         """The workbench of the current settings."""
-        self._await_loading()
+        self.await_loading()
         return self.in_force.workbench()
 
-    def _await_loading(self) -> None:
+    def await_loading(self) -> None:
         """Two threads that import the same packages at once may each get the other's half of them."""
         if self._loading is not None:
             self._loading.join()

@@ -35,16 +35,17 @@ class SettingsInForce:
 
     def settings(self) -> Settings:
         """The current settings; raises SettingsError with a line for each mistake."""
-        return self._load().settings
+        return self.load().settings
 
-    def _load(self) -> LoadedSettings:
+    def load(self, file_text: str | None = None) -> LoadedSettings:
+        """The current settings with their sources; with another text of the file, if one is given."""
         overrides = {"state_dir": self.state_dir or None}
-        return load_settings(overrides, environ={**os.environ, **self.environment()})
+        return load_settings(overrides, environ={**os.environ, **self.environment()}, file_text=file_text)
 
     def kernel_environment(self) -> dict[str, str]:
         """Variables by which a kernel finds these settings, instead of those above its notebook."""
         try:
-            loaded = self._load()
+            loaded = self.load()
         except SettingsError:  # the kernel reports it itself
             return self.environment()
         variables = {"TABLETOPIC_STATE_DIR": str(Path(loaded.settings.state_dir).absolute())}

@@ -32,7 +32,13 @@ from tabletopic_kernel.workbench.config.sources import (
     from_file,
     from_overrides,
 )
-from tabletopic_kernel.workbench.config.trust import check_trust, code_of, find_file, working_folder
+from tabletopic_kernel.workbench.config.trust import (
+    FILE_NAME,
+    check_trust,
+    code_of,
+    find_file,
+    working_folder,
+)
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.stack import LocalStack
@@ -70,18 +76,21 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    file_text: str | None = None,
 ) -> LoadedSettings:
     """Read and validate all sources, and record where each value came from.
 
     ``overrides`` are nested or have dotted keys (``{"kafka.bootstrap.servers": "a:9092"}``); None is an
-    option that was not given. ``environ`` and ``cwd`` default to the process's. Raises SettingsError with a
-    line for each mistake.
+    option that was not given. ``environ`` and ``cwd`` default to the process's. ``file_text`` counts instead
+    of what the settings file has. Raises SettingsError with a line for each mistake.
     """
     environ = os.environ if environ is None else environ
     cwd = Path(os.path.abspath(cwd or working_folder()))
     problems: list[str] = []
     file = find_file(environ, cwd)
-    of_file = list(from_file(file, cwd))
+    if file is None and file_text is not None:
+        file = cwd / FILE_NAME
+    of_file = list(from_file(file, cwd, file_text))
     given: dict[SettingPath, Given] = {}
     for source in (of_file, from_environment(environ), from_overrides(overrides or {})):
         given.update(accepted(source, problems))
@@ -168,7 +177,9 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
     for path, value in _in_force(loaded.settings.model_dump()):
         key = dotted(path)
-        rows[path[0]].append(Row(key, _shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
+        rows[path[0]].append(
+            Row(key, shown_property(path[-1], _text(value)), loaded.origins.get(key, DEFAULT))
+        )
     own = own_servers(loaded.settings)
     if "kafka" not in own:
         rows["kafka"].insert(0, Row("kafka.bootstrap.servers", EMBEDDED, DEFAULT))
@@ -181,7 +192,7 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     return [row for section in rows.values() for row in section]
 
 
-def _shown(name: str, value: str) -> str:
+def shown_property(name: str, value: str) -> str:
     """Like ``mask_property``, but of PEM certificates only their number."""
     shown = mask_property(name, value)
     if certificates := shown.count("-----BEGIN CERTIFICATE-----"):

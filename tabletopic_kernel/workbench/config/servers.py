@@ -143,9 +143,15 @@ def find_servers(settings: Settings) -> Servers:
         catalog = catalog if own_catalog else {**stack.catalog, **catalog}
     catalog = {"name": DEFAULT_CATALOG_NAME, **catalog}
     catalogs = {name: {**properties, "name": name} for name, properties in settings.catalogs.items()}
-    if catalog["name"].lower() in catalogs:
-        raise SettingsError(
-            f"[catalogs.{catalog['name'].lower()}]: [catalog] has this name in SQL; choose another name, or "
-            "set another [catalog] name"
-        )
+    check_names(settings)
     return Servers(kafka, registry, catalog, state_dir, local, catalogs)
+
+
+def check_names(settings: Settings) -> None:
+    """Raise SettingsError if two catalogs have the same name in SQL."""
+    name = settings.catalog.get("name", DEFAULT_CATALOG_NAME).lower()
+    if name in settings.catalogs:
+        raise SettingsError(
+            f"[catalogs.{name}]: [catalog] has this name in SQL; choose another name, or set another "
+            "[catalog] name"
+        )

@@ -73,19 +73,22 @@ def _located(items: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], 
             yield Given(item.path, item.value, origin(item.path))
 
 
-def from_file(file: Path | None, cwd: Path) -> Source:
-    """The settings of a file; origins have its lines. Raises SettingsError if it cannot be read."""
+def from_file(file: Path | None, cwd: Path, text: str | None = None) -> Source:
+    """The settings of a file, or of ``text`` in its place; origins have its lines.
+
+    Raises SettingsError if it cannot be read.
+    """
     if file is None:
         return
     name = os.path.relpath(file, cwd) if file.parent in (cwd, *cwd.parents) else str(file)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = file.read_text(encoding="utf-8-sig") if text is None else text.replace("\r\n", "\n")
         document = tomllib.loads(text)
     except OSError as error:
         hint = "; correct or unset TABLETOPIC_CONFIG" if isinstance(error, FileNotFoundError) else ""
         raise SettingsError(f"cannot read the settings file {name}: {error.strerror}{hint}") from error
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(toml_syntax_error(name, str(error), text)) from error
+        raise SettingsError(toml_syntax_error(name, str(error), text or "")) from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"{name} is not UTF-8 text (see byte {error.start}); save it as UTF-8") from error
     lines = toml_lines(text)

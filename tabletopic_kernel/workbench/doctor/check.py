@@ -9,6 +9,7 @@ from typing import Literal
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError, error_of
 
 Status = Literal["ok", "warn", "fail"]
+_LONGEST = 600
 # Of the manual, with a word of a heading, by a check's name, which may have a catalog's name behind it.
 PAGES: Mapping[str, str] = {
     "Python": "install environment",
@@ -71,8 +72,9 @@ def checked(name: str, check: Callable[[], str]) -> Check:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message; never empty."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error's message, cut where it quotes a whole page; never empty."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def count(number: int, noun: str) -> str:

@@ -143,7 +143,7 @@ def test_a_further_catalog_is_added(
         ('[catalogs.prod]\ntype = "glue"\n', "prod", r"has \[catalogs.prod\]"),
         ('[catalog]\nname = "prod"\ntype = "glue"\n', "prod", "is the name of .catalog."),
         ("", "Prod!", "cannot name a catalog"),
-        ('catalogs = { lab = { type = "glue" } }\n', "prod", r"add this to its(.|\n)*\[catalogs.prod\]"),
+        ('catalogs = { lab = { type = "glue" } }\n', "prod", r"add this yourself(.|\n)*\[catalogs.prod\]"),
     ],
 )
 def test_no_catalog_added(

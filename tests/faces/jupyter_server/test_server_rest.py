@@ -39,6 +39,7 @@ from tests.faces.jupyter_server.live_server import (
 OPENAPI = openapi()
 # Ignores the options that it is given.
 _IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
+_AWAY = {"url": "http://127.0.0.1:1"}
 VERBS = ("get", "put", "post", "delete", "patch", "head")
 
 
@@ -97,6 +98,9 @@ def described(path: str, verb: str, code: int) -> dict[str, Any] | None:
         ("get", "overview", "overview", None, 200),
         ("get", "settings-schema", "settings-schema", None, 200),
         ("get", "manual/{page}", "manual/trouble", None, 200),
+        ("get", "servers", "servers", None, 200),
+        ("get", "servers/{section}", "servers/catalogs.lab", None, 200),
+        ("post", "servers/{section}/test", "servers/registry/test", {"properties": _AWAY}, 200),
         ("get", "topics/{topic}", "topics/clicks", None, 200),
         ("put", "topics/{topic}", "topics/clicks", {"settings": {"commit_interval_ms": "2s"}}, 202),
         ("post", "topics/{topic}/plan", "topics/clicks/plan", {"settings": {}}, 200),
@@ -238,6 +242,8 @@ def test_a_foreign_page_cannot_change_anything(live: LiveServer, bench: FakeWork
         ("POST", "topics/nope/replay/plan", None, 404, "nope is not enabled"),
         ("PUT", "topics/nope", {}, 404, "there is no topic 'nope'"),
         ("GET", "topics/nope", None, 404, "nope is not enabled"),
+        ("GET", "servers/spark", None, 400, "'spark' names no server"),
+        ("PUT", "servers/kafka", {"properties": {}, "version": "old"}, 409, "has changed; reload"),
         ("DELETE", "queries/nope", None, 400, "no query is saved as 'nope'"),
         ("DELETE", "topics/nope", None, 404, "nope is not enabled"),
         ("POST", "topics/nope/commit", None, 404, "nope is not enabled"),

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,7 +71,8 @@ def init(
 def _add_catalog(call: Call, file: Path, name: str) -> None:
     from tabletopic_kernel.clients.catalog.catalog import catalog_name
     from tabletopic_kernel.workbench.config import load_settings
-    from tabletopic_kernel.workbench.server_questions import further_catalog, section_lines
+    from tabletopic_kernel.workbench.config.editing import read_settings, with_properties, write_settings
+    from tabletopic_kernel.workbench.server_questions import further_catalog
 
     if not file.is_file():
         raise UsageError(f"{file} does not exist; `tabletopic init` writes one, --file names another")
@@ -85,21 +85,9 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
     load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is valid
     server = further_catalog(name)
     sections, secrets_too = _ask_all((server,))
-    text = file.read_text("utf-8")
-    lines = section_lines(server, sections[server.section], secrets_too=secrets_too)
-    added = "\n".join(["" if text.endswith("\n") or not text else "\n", *lines, ""])
-    try:
-        tomllib.loads(text.removeprefix("\ufeff") + added)
-    except tomllib.TOMLDecodeError as error:
-        own = "\n".join(section_lines(server, sections[server.section], secrets_too=False))
-        raise UsageError(
-            f"{file} cannot be extended ({error}); add this to its catalogs yourself:\n{own}"
-        ) from error
+    changed = with_properties(read_settings(file), server, sections[server.section], secrets_too=secrets_too)
     with _writing(file):
-        if secrets_too:
-            file.chmod(0o600)
-        with file.open("a", encoding="utf-8") as end:
-            end.write(added)
+        write_settings(file, changed, secrets_too=secrets_too)
     _show_next(call, sections, secrets_too=secrets_too, catalog=name)
 
 
