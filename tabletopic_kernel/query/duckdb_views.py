@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import UTC, date, datetime
+from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.answer import TableRead, Tail
-from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs
-from tabletopic_kernel.query.statements.sql import Name, quote
+from tabletopic_kernel.query.statements.sql import Name, literal, quote
 
 LIVE: Final = "$live"  # the end of a live view's name
 # What is behind some tables, read at once; None for a table that no topic fills.
@@ -54,9 +55,9 @@ class View:
 
     def make(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the view; DuckDB prunes files and columns of the table as without the tail."""
-        location = self.table.metadata_location.replace("'", "''")
+        location = literal(self.table.metadata_location)
         chosen = f", snapshot_from_id = {self.snapshot.snapshot_id}" if self.fixed and self.snapshot else ""
-        rows = f"SELECT * FROM iceberg_scan('{location}'{chosen})"
+        rows = f"SELECT * FROM iceberg_scan({location}{chosen})"
         if self.tail is not None and self.tail.gone is not None and len(self.tail.gone):
             connection.register(self._gone, self.tail.gone)
             rows = self._without_gone(location)
@@ -77,7 +78,7 @@ class View:
         columns = ", ".join(f"c{at} AS {quote(name)}" for at, name in enumerate(names))
         aliases = ", ".join(f"c{at}" for at in range(len(names)))
         return (
-            f"SELECT {columns} FROM iceberg_scan('{location}') t({aliases}) ANTI JOIN temp.main."
+            f"SELECT {columns} FROM iceberg_scan({location}) t({aliases}) ANTI JOIN temp.main."
             f"{quote(self._gone)} g ON g.file = parse_filename(t.filename) AND g.position = t.file_row_number"
         )
 
@@ -137,3 +138,71 @@ def with_tails(views: Sequence[View], tails: Tails | None) -> list[View]:
 def dotted_place(*parts: str) -> str:
     """Catalog, namespace and name as SQL."""
     return ".".join(map(quote, parts))
+
+
+AsOf = int | str | date  # a datetime is a date
+
+
+def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
+    """The snapshot to read; None for a table that never had one. Raises UsageError if it is missing."""
+    if at is None:
+        return table.current_snapshot()
+    as_of = _parsed(at)
+    if isinstance(as_of, int):
+        if (snapshot := table.snapshot_by_id(as_of)) is None:
+            known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
+            raise UsageError(f"{_dotted(table)} has no snapshot {as_of}; its newest: {known}")
+        return snapshot
+    snapshot = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
+    if snapshot is None:
+        first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
+        oldest = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
+        raise UsageError(
+            f"{_dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {oldest}"
+        )
+    return snapshot
+
+
+def _parsed(at: AsOf) -> int | datetime:
+    if isinstance(at, str):
+        if at.strip().isdecimal():
+            return int(at)
+        try:
+            at = datetime.fromisoformat(at.strip())
+        except ValueError:
+            raise UsageError(
+                f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
+            ) from None
+    if isinstance(at, date) and not isinstance(at, datetime):  # from midnight on, as in a text
+        at = datetime(at.year, at.month, at.day)
+    if isinstance(at, datetime):
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    if isinstance(at, int) and not isinstance(at, bool):
+        return at
+    raise UsageError(f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z")
+
+
+def _dotted(table: Table) -> str:
+    return ".".join(table.name())
+
+
+@contextmanager
+def given(
+    connection: duckdb.DuckDBPyConnection, names: Sequence[Name], frames: Mapping[str, Any]
+) -> Iterator[None]:
+    """Let DuckDB read the frames (of pandas, Polars, Arrow) that ``names`` has, exactly so spelled."""
+    named = [name[0] for name in names if len(name) == 1 and name[0] in frames]
+    try:
+        for name in named:
+            connection.register(name, _readable(frames[name]))
+        yield
+    finally:
+        for name in named:
+            with suppress(duckdb.Error):  # it ended with a fatal error
+                connection.unregister(name)
+
+
+def _readable(frame: Any) -> Any:
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    return frame.to_arrow() if hasattr(frame, "to_arrow") else frame  # Polars' own way

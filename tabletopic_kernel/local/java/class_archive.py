@@ -102,17 +102,9 @@ def _make(java: Path, archive: Path, report: Report) -> None:
         fresh = work / "classes.jsa"
         base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the archive refers to it
         with (work / "log").open("wb") as log:
+            training = (sys.executable, "-P", "-m", "tabletopic_kernel.local.java.class_training")
             succeeded = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "tabletopic_kernel.local.java.class_training",
-                    work,
-                    base,
-                    fresh,
-                ],
-                log,
+                [*training, work, base, fresh], log
             )
         if not succeeded or not fresh.exists():
             shutil.copyfile(work / "log", archive.with_suffix(".log"))

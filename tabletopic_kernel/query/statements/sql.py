@@ -30,6 +30,11 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """The text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def quote_default(sql: str) -> str:
     """``default.clicks`` with its first word in quotes: otherwise SQL takes it for a keyword."""
     raw = sql.encode()
