@@ -55,7 +55,7 @@ def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[
     named: dict[str, None] = {}
     tokens = _tokens(sql)
     for index, (start, word) in enumerate(tokens):
-        name = _bare(word).lower()
+        name = bare(word).lower()
         dots = [text for _, text in tokens[index + 1 : index + 5 : 2]]
         is_inside = index > 0 and tokens[index - 1][1] == "."
         if name not in names or is_inside or dots != [".", "."]:
@@ -120,7 +120,7 @@ def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
         if word.lower() in keywords:
             parts = list(takewhile(lambda part: part != "", tokens[index + 1 :]))
             dotted = 1 + 2 * sum(1 for _ in takewhile(lambda dot: dot == ".", parts[1::2]))
-            dotted_names.append(tuple(map(_bare, parts[:dotted:2])))
+            dotted_names.append(tuple(map(bare, parts[:dotted:2])))
     return [name for name in dotted_names if name]
 
 
@@ -177,7 +177,7 @@ def _parts(qualified: str) -> Name:
     parts: list[str] = []
     position = 0
     while match := _IDENTIFIER.match(qualified, position):
-        parts.append(_bare(match[0]))
+        parts.append(bare(match[0]))
         position = match.end()
         if not qualified.startswith(".", position):
             break
@@ -193,7 +193,7 @@ def _names_in_text(sql: str) -> list[Name]:
         if word == "." and current:
             after_dot = True
         elif _IDENTIFIER.fullmatch(word):
-            current = [*current, _bare(word)] if after_dot else [_bare(word)]
+            current = [*current, bare(word)] if after_dot else [bare(word)]
             after_dot = False
             if len(current) <= MOST_PARTS:
                 names[tuple(current)] = None
@@ -202,8 +202,9 @@ def _names_in_text(sql: str) -> list[Name]:
     return list(names)
 
 
-def _bare(identifier: str) -> str:
-    return identifier[1:-1].replace('""', '"') if identifier.startswith('"') else identifier
+def bare(identifier: str) -> str:
+    """An identifier without quotation marks."""
+    return identifier[1:-1].replace('""', '"') if identifier[:1] in ('"', "`") else identifier
 
 
 def _tokens(sql: str) -> list[tuple[int, str]]:
