@@ -147,7 +147,9 @@ class Broker:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_log_options("..")]
-        tool = ["kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", "../server.properties"]
+        # It would take an id that begins with a hyphen for an option.
+        cluster_id = base64.urlsafe_b64encode(b"t" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "../server.properties"]
         try:
             done = subprocess.run(
                 [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
@@ -200,10 +202,3 @@ def _log_options(folder: str) -> list[str]:
 
 def _classpath(installed: Jars) -> str:
     return os.pathsep.join(map(str, installed.of("kafka")))
-
-
-def _new_cluster_id() -> str:
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):  # the storage tool would take it for an option
-            return text
