@@ -90,7 +90,10 @@ class JsonDecoder(TypeDecoder):
         needs = _Needs(self._known, self._columns, self._rest, self)
         done: list[Decoded] = []
         refused: list[Refused] = []
-        for part in _parts(Bodies(values)):
+        bodies = Bodies(values)
+        sample = min(SAMPLE_RECORDS, len(bodies))
+        others = bodies.part(sample, len(bodies)).parts(FastEngine.max_records)
+        for part in (bodies.part(0, sample), *others):
             done.append(needs.decoder.decode_groups(part))
             refused += done[-1].refused
             needs.learn(self._reserved)
@@ -99,12 +102,6 @@ class JsonDecoder(TypeDecoder):
             return Decoded(self.exact.batch([]), refused)
         rows = [part.rows for part in done]
         return Decoded(rows[0] if len(rows) == 1 else pa.concat_batches(rows), refused)
-
-
-def _parts(bodies: Bodies) -> list[Bodies]:
-    """A sample of the records, then the others, in parts; after each, columns may be learned."""
-    sample = min(SAMPLE_RECORDS, len(bodies))
-    return [bodies.part(0, sample), *bodies.part(sample, len(bodies)).parts(FastEngine.max_records)]
 
 
 class _Needs:

@@ -187,18 +187,16 @@ def _parts(qualified: str) -> Name:
 
 def _names_in_text(sql: str) -> list[Name]:
     names: dict[Name, None] = {}
-    current: list[str] = []
-    after_dot = False
+    current: Name = ()
+    before = ""
     for _, word in _tokens(sql):
-        if word == "." and current:
-            after_dot = True
-        elif _IDENTIFIER.fullmatch(word):
-            current = [*current, bare(word)] if after_dot else [bare(word)]
-            after_dot = False
+        if _IDENTIFIER.fullmatch(word):
+            current = (*current, bare(word)) if before == "." else (bare(word),)
             if len(current) <= MOST_PARTS:
-                names[tuple(current)] = None
-        else:
-            current, after_dot = [], False
+                names[current] = None
+        elif word != ".":
+            current = ()
+        before = word
     return list(names)
 
 
