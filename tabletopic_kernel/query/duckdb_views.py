@@ -1,4 +1,4 @@
-"""The views of a query: each table's snapshot under its name, and for live reads the records behind it."""
+"""The views of a query: tables at a snapshot under their names, what is behind them, and a program's."""
 
 from __future__ import annotations
 

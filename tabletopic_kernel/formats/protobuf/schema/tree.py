@@ -8,15 +8,15 @@ it are JSON, so the tree is finite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor  # type: ignore[import-untyped]
 from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[import-untyped]
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
-from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
+from tabletopic_kernel.formats.protobuf.schema.field_meta import meta_reader
 from tabletopic_kernel.model.columns.types import protobuf_meaning
 from tabletopic_kernel.model.errors import ActionNeededError
 
@@ -272,26 +272,3 @@ def walk(node: Any) -> Iterator[Any]:
             yield from walk(item)
         case Map(value=value):
             yield from walk(value)
-
-
-_OPTION = "confluent.field_meta"
-
-
-def meta_reader(pool: DescriptorPool) -> Callable[[FieldDescriptor], Mapping[str, str]]:
-    """A function from a field to its ``params``; it returns none if the pool's files lack the option."""
-    try:
-        option = pool.FindExtensionByName(_OPTION)
-        options = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FieldOptions"))
-    except KeyError:
-        return lambda _field: {}
-    params = option.message_type.fields_by_name.get("params") if option.message_type else None
-    if params is None or option.is_repeated or params.message_type is None:  # another file of that name
-        return lambda _field: {}
-
-    def read(field: FieldDescriptor) -> Mapping[str, str]:
-        parsed = options.FromString(field.GetOptions().SerializeToString())
-        if not parsed.HasExtension(option):
-            return {}
-        return {str(key): str(value) for key, value in parsed.Extensions[option].params.items()}
-
-    return read
