@@ -20,6 +20,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.table_properties import names_class
 from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
+from tabletopic_kernel.query.as_of import AsOf
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
     FATAL,
@@ -31,7 +32,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     sql_errors,
 )
 from tabletopic_kernel.query.duckdb_files import TableFiles
-from tabletopic_kernel.query.duckdb_views import AsOf, Tails, View, dotted_place, given, views_of, with_tails
+from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, given, views_of, with_tails
 from tabletopic_kernel.query.statements.sealed import check_sealed, seal
 from tabletopic_kernel.query.statements.sql import (
     MOST_PARTS,
