@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +22,8 @@ import pyarrow.compute as pc
 from pyiceberg.types import StringType
 
 from tabletopic_kernel.formats.arrays import Bodies, Positions
-from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
-from tabletopic_kernel.formats.json.decoder import enveloped_parts
-from tabletopic_kernel.formats.json.exact import ExactEngine
-from tabletopic_kernel.formats.json.fast import FastEngine
+from tabletopic_kernel.formats.driver import Decoded
+from tabletopic_kernel.formats.json.decoder import TypeDecoder, enveloped_parts
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse
 from tabletopic_kernel.formats.json.types import (
     MAX_LEVELS,
@@ -36,7 +34,6 @@ from tabletopic_kernel.formats.json.types import (
     Scalar,
     Struct,
     Text,
-    iceberg_schema,
 )
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.wire import CONNECT_KEY, WriterSchema
@@ -61,7 +58,7 @@ class ConnectSchemaError(ActionNeededError):
     """The schema in a record is none of Kafka Connect's."""
 
 
-class ConnectDecoder(EngineDecoder[ExactEngine]):
+class ConnectDecoder(TypeDecoder):
     """Payloads of one schema."""
 
     def __init__(self, schema: str) -> None:
@@ -72,11 +69,7 @@ class ConnectDecoder(EngineDecoder[ExactEngine]):
             node if isinstance(node, Struct) else Struct((Field(VALUE, VALUE, node, nullable, doc),), False)
         )
         rules = Rules(whole=is_whole, nullable=nullable and not is_whole, words=True)
-        super().__init__(
-            iceberg_schema(root, rest=False),
-            partial(FastEngine, root, rules=rules),
-            partial(ExactEngine, root, rules=rules),
-        )
+        super().__init__(root, rules, rest=False)
 
     def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``; ``values`` are payloads."""

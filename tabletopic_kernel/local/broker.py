@@ -25,80 +25,9 @@ PORTS = ("client", "controller")
 LOG = "kafka.log"
 _FORMAT_LIMIT_S = 120  # it takes 1 s
 
-# Paths are relative to the server's folder: Kafka splits log.dirs at commas, and Java's properties treat
-# backslashes specially, so the path of the state folder is never written to a file.
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
-listeners=CLIENT://{host}:{client},CONTROLLER://{host}:{controller}
-advertised.listeners=CLIENT://{host}:{client}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=CLIENT
-listener.security.protocol.map=CLIENT:{protocol},CONTROLLER:{protocol}
-log.dirs=data
-# A mistyped topic name is an error, not a new topic.
-auto.create.topics.enable=false
-# One node holds the only copy of everything.
-default.replication.factor=1
-min.insync.replicas=1
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-# The defaults of 50 partitions each mean hundreds of files and a slower start.
-offsets.topic.num.partitions=4
-transaction.state.log.num.partitions=4
-share.coordinator.state.topic.num.partitions=4
-# A consumer is at work at once, and a dead one is noticed within a second if it asks for that.
-group.initial.rebalance.delay.ms=0
-group.min.session.timeout.ms=1000
-# After a kill the controller waits for the old session's end before it lets the broker in again: 15 s in all
-# with the default of 9 s. Not less than 3 s: a busy machine must not lose its only broker for a moment.
-broker.session.timeout.ms=3000
-broker.heartbeat.interval.ms=500
-# A week, in segments small enough that old records really go.
-log.retention.hours=168
-log.segment.bytes=134217728
-# Sized for two cores and a heap of 512 MB; the cleaner's buffer alone would take 128 MB of it.
-num.network.threads=2
-num.io.threads=4
-background.threads=2
-log.cleaner.dedupe.buffer.size=16777216
-"""
-
-# A password does not require formatting the data folder again, so the login can be switched on and off.
-_LOGIN = """\
-sasl.enabled.mechanisms=PLAIN
-sasl.mechanism.inter.broker.protocol=PLAIN
-sasl.mechanism.controller.protocol=PLAIN
-listener.name.client.plain.sasl.jaas.config={jaas}
-listener.name.controller.plain.sasl.jaas.config={jaas}
-"""
-_JAAS = (
-    'org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" '
-    'password="{password}" user_{user}="{password}";'
-)
-
-_LOG4J = """\
-status = error
-# Kafka still writes while it stops; log4j's own hook would end the log before.
-shutdownHook = disable
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = ../logs/kafka.log
-appender.file.filePattern = ../logs/kafka.log.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{ISO8601} %p %c{1} - %m%n
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 5MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 2
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-"""
+# Paths in them are relative to the server's folder: Kafka splits log.dirs at commas, and Java's properties
+# treat backslashes specially, so the path of the state folder is never written to a file.
+_TEMPLATES = Path(__file__).with_name("kafka")
 
 _quiet = logging.Logger("tabletopic.local.broker.probe")
 _quiet.addHandler(logging.NullHandler())
@@ -127,11 +56,12 @@ class Broker:
         """Write the configuration and, before the first start, format the data folder. Raises StackError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         protocol = "SASL_PLAINTEXT" if self.password else "PLAINTEXT"
-        text = _PROPERTIES.format(host=machine.LOOPBACK, protocol=protocol, **self.ports)
-        if self.password:
-            text += _LOGIN.format(jaas=_JAAS.format(user=state.USER, password=self.password))
-        write_whole(self.folder / "server.properties", text)
-        write_whole(self.folder / "log4j2.properties", _LOG4J)
+        template = (_TEMPLATES / "server.properties").read_text("utf-8")
+        if self.password:  # it does not require formatting the data folder again
+            template += (_TEMPLATES / "login.properties").read_text("utf-8")
+        values = {"host": machine.LOOPBACK, "user": state.USER, "password": self.password, **self.ports}
+        write_whole(self.folder / "server.properties", template.format(protocol=protocol, **values))
+        write_whole(self.folder / "log4j2.properties", (_TEMPLATES / "log4j2.properties").read_text("utf-8"))
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(installed)
 
@@ -147,7 +77,9 @@ class Broker:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_log_options("..")]
-        tool = ["kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", "../server.properties"]
+        # It would take an id that begins with a hyphen for an option.
+        cluster_id = base64.urlsafe_b64encode(b"t" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "../server.properties"]
         try:
             done = subprocess.run(
                 [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
@@ -200,10 +132,3 @@ def _log_options(folder: str) -> list[str]:
 
 def _classpath(installed: Jars) -> str:
     return os.pathsep.join(map(str, installed.of("kafka")))
-
-
-def _new_cluster_id() -> str:
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):  # the storage tool would take it for an option
-            return text

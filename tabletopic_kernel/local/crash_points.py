@@ -69,13 +69,9 @@ def _reached(folder: Path, step: Step) -> None:
     if order.act is Act.FAIL:
         raise OSError(f"a drill let step {step} fail")
     if order.act is Act.HOLD:
-        _hold(folder / f"go-{order.round}", order.limit_s)
+        ends_at = time.monotonic() + order.limit_s
+        while not (folder / f"go-{order.round}").exists() and time.monotonic() < ends_at:
+            time.sleep(_LOOK_EVERY_S)
         return
     signals = {Act.KILL: signal.SIGKILL, Act.FREEZE: signal.SIGSTOP, Act.TERMINATE: signal.SIGTERM}
     os.kill(os.getpid(), signals[order.act])
-
-
-def _hold(sign: Path, limit_s: float) -> None:
-    ends_at = time.monotonic() + limit_s
-    while not sign.exists() and time.monotonic() < ends_at:
-        time.sleep(_LOOK_EVERY_S)

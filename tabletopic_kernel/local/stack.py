@@ -113,21 +113,18 @@ class LocalStack:
 
         Raises StackError if the state folder is damaged, was moved, or is a copy.
         """
-        folder.check_place(self.state_dir)
-        records = Recorded(self.state_dir, SERVERS)
-        if not all(records[name].ready and records.is_alive(name) for name in self._servers):
-            return None
-        return self._info(records) if self._servers or self.state_dir.is_dir() else None
+        known = self.known()
+        return None if known is None or known.ended or known.starting else known
 
     def known(self) -> StackInfo | None:
         """The stack, even if some of its servers do not run at present; raises StackError like ``info``.
 
         None if it was stopped or never started: a server that ended by itself keeps its ports.
         """
-        if not self._servers:
-            return self.info()
         folder.check_place(self.state_dir)
         records = Recorded(self.state_dir, SERVERS)
+        if not self._servers:
+            return self._info(records) if self.state_dir.is_dir() else None
         servers = [records[name] for name in self._servers]
         if not all(record.ports for record in servers) or not any(record.process for record in servers):
             return None

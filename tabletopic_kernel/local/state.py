@@ -105,7 +105,7 @@ def load(state_dir: Path) -> dict[str, ServerRecord]:
             raise StackError(
                 f"{path} was written by another version of tabletopic: stop its servers with that version."
             )
-        return {name: _record(**fields) for name, fields in content["servers"].items()}
+        return {name: _record(fields) for name, fields in content["servers"].items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -123,13 +123,9 @@ def save(state_dir: Path, servers: dict[str, ServerRecord]) -> None:
     write_whole(state_dir / _FILE, json.dumps(content, indent=1))
 
 
-def _record(
-    ports: dict[str, int], process: dict[str, float] | None, ready: bool, login: bool = False
-) -> ServerRecord:
-    identity = process and ProcessId(int(process["pid"]), float(process["start_time_s"]))
-    return ServerRecord(
-        {name: int(port) for name, port in ports.items()}, identity or None, bool(ready), bool(login)
-    )
+def _record(fields: dict[str, Any]) -> ServerRecord:
+    process = fields["process"]
+    return ServerRecord(**{**fields, "process": ProcessId(**process) if process else None})
 
 
 class Recorded(dict[str, ServerRecord]):

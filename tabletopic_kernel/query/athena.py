@@ -217,13 +217,12 @@ def _literal(value: datetime) -> str:
 
 def _arrow(description: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     """The rows as Arrow, by Athena's types; names may occur twice."""
-    types = [_type(name, precision, scale) for _, name, _, _, precision, scale, *_ in description]
+    types = [
+        pa.decimal128(precision, scale) if name == "decimal" else _TYPES.get(name, pa.string())
+        for _, name, _, _, precision, scale, *_ in description
+    ]
     columns = [pa.array([row[index] for row in rows], kind) for index, kind in enumerate(types)]
     return pa.Table.from_arrays(columns, names=[column[0] for column in description])
-
-
-def _type(name: str, precision: int, scale: int) -> pa.DataType:
-    return pa.decimal128(precision, scale) if name == "decimal" else _TYPES.get(name, pa.string())
 
 
 def _classified(error: Exception) -> UsageError | ActionNeededError:

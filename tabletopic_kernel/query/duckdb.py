@@ -24,6 +24,7 @@ from tabletopic_kernel.query.as_of import AsOf
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
     FATAL,
+    S3,
     connect,
     folders_of,
     give_secret,
@@ -31,8 +32,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     sql_errors,
 )
 from tabletopic_kernel.query.duckdb_files import TableFiles
-from tabletopic_kernel.query.duckdb_frames import given
-from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, views_of, with_tails
+from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, given, views_of, with_tails
 from tabletopic_kernel.query.statements.sealed import check_sealed, seal
 from tabletopic_kernel.query.statements.sql import (
     MOST_PARTS,
@@ -195,7 +195,7 @@ class DuckLake:
                 self._own_views.discard(place)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: View) -> None:
-        folders = folders_of(view.table.location(), view.table.properties)
+        folders = folders_of(view.table.location(), view.table.properties, S3)
         give_secret(connection, folders, view.table.io.properties)
         self._files.give(connection, view.table)
         _make_schema(connection, view.database, view.schema)

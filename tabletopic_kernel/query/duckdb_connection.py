@@ -19,10 +19,12 @@ from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
 from tabletopic_kernel.local.machine import stack_errors
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.model.settings.cluster import is_loopback
+from tabletopic_kernel.query.statements.sql import literal
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
 FATAL = (duckdb.FatalException, duckdb.InternalError)  # DuckDB refuses every statement after one
 _SECRET = "tabletopic_storage"
+S3 = ("s3", "s3a", "s3n")
 _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
 
@@ -39,7 +41,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     )
     weakref.finalize(connection, shutil.rmtree, spill, ignore_errors=True)
     for name in EXTENSIONS:
-        connection.execute(f"LOAD '{_extension(name)}'")
+        connection.execute(f"LOAD {literal(_extension(name))}")
     connection.execute("SET TimeZone = 'UTC'")
     # A table that is not in the catalog is a mistake, not a variable of the caller's.
     connection.execute("SET python_enable_replacements = false")
@@ -55,21 +57,17 @@ def _extension(name: str) -> str:
     files = sorted(folder.glob("*.duckdb_extension"))
     if not files:
         raise SettingsError(f"DuckDB's {name} extension has the wrong version: pip install {wheel}")
-    return str(files[0]).replace("'", "''")
+    return str(files[0])
 
 
-def folders_of(
-    location: str, properties: Mapping[str, str], schemes: Sequence[str] = ("s3", "s3a", "s3n")
-) -> list[str]:
-    """The folders of a table's files on S3, or in stores of other schemes, by its location and properties.
+def folders_of(location: str, properties: Mapping[str, str], schemes: Sequence[str] = ()) -> list[str]:
+    """The folders of a table's files, or those in stores of ``schemes``; each ends with a slash.
 
-    Each ends with a slash.
-
-    >>> folders_of("s3://lake/t", {"write.data.path": "s3://files/t/"})
+    >>> folders_of("s3://lake/t", {"write.data.path": "s3://files/t/"}, S3)
     ['s3://lake/t/', 's3://files/t/']
     """
     named = (location, *filter(None, map(properties.get, _PATHS)))
-    return [f"{place.rstrip('/')}/" for place in named if place.partition("://")[0] in schemes]
+    return [f"{place.rstrip('/')}/" for place in named if not schemes or place.partition("://")[0] in schemes]
 
 
 def scopes_of(folders: Iterable[str]) -> list[str]:
@@ -95,13 +93,8 @@ def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], i
     for scope in scopes:
         name = f"{_SECRET}_{zlib.crc32(scope.encode()):08x}" if scope else _SECRET
         scoped = options | ({"SCOPE": scope} if scope else {})
-        options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in scoped.items() if value)
+        options_sql = ", ".join(f"{key} {literal(value)}" for key, value in scoped.items() if value)
         connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE s3, {options_sql})")
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 @contextmanager

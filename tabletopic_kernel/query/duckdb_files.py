@@ -77,11 +77,9 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
     def _strip_protocol(cls, path: str) -> str:
         return path
 
-    def _io(self, path: str) -> FileIO:
-        return self._by_folder[max(filter(path.startswith, self._by_folder), key=len)]
-
     def _file(self, path: str) -> PyArrowFile:
-        file = self._io(path).new_input(path)
+        folder = max(filter(path.startswith, self._by_folder), key=len)
+        file = self._by_folder[folder].new_input(path)
         if not isinstance(file, PyArrowFile):
             raise SettingsError("[catalog] py-io-impl cannot be passed to DuckDB")
         return file

@@ -1,13 +1,14 @@
-"""The views of a query: each table's snapshot under its name, and for live reads the records behind it."""
+"""The views of a query: tables at a snapshot under their names, what is behind them, and a program's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -15,7 +16,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.answer import TableRead, Tail
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs
-from tabletopic_kernel.query.statements.sql import Name, quote
+from tabletopic_kernel.query.statements.sql import Name, literal, quote
 
 LIVE: Final = "$live"  # the end of a live view's name
 # What is behind some tables, read at once; None for a table that no topic fills.
@@ -54,9 +55,9 @@ class View:
 
     def make(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the view; DuckDB prunes files and columns of the table as without the tail."""
-        location = self.table.metadata_location.replace("'", "''")
+        location = literal(self.table.metadata_location)
         chosen = f", snapshot_from_id = {self.snapshot.snapshot_id}" if self.fixed and self.snapshot else ""
-        rows = f"SELECT * FROM iceberg_scan('{location}'{chosen})"
+        rows = f"SELECT * FROM iceberg_scan({location}{chosen})"
         if self.tail is not None and self.tail.gone is not None and len(self.tail.gone):
             connection.register(self._gone, self.tail.gone)
             rows = self._without_gone(location)
@@ -77,7 +78,7 @@ class View:
         columns = ", ".join(f"c{at} AS {quote(name)}" for at, name in enumerate(names))
         aliases = ", ".join(f"c{at}" for at in range(len(names)))
         return (
-            f"SELECT {columns} FROM iceberg_scan('{location}') t({aliases}) ANTI JOIN temp.main."
+            f"SELECT {columns} FROM iceberg_scan({location}) t({aliases}) ANTI JOIN temp.main."
             f"{quote(self._gone)} g ON g.file = parse_filename(t.filename) AND g.position = t.file_row_number"
         )
 
@@ -137,3 +138,24 @@ def with_tails(views: Sequence[View], tails: Tails | None) -> list[View]:
 def dotted_place(*parts: str) -> str:
     """Catalog, namespace and name as SQL."""
     return ".".join(map(quote, parts))
+
+
+def given(
+    connection: duckdb.DuckDBPyConnection, names: Sequence[Name], frames: Mapping[str, Any]
+) -> Iterator[None]:
+    """Let DuckDB read the frames (of pandas, Polars, Arrow) that ``names`` has, exactly so spelled."""
+    named = [name[0] for name in names if len(name) == 1 and name[0] in frames]
+    try:
+        for name in named:
+            connection.register(name, _readable(frames[name]))
+        yield
+    finally:
+        for name in named:
+            with suppress(duckdb.Error):  # it ended with a fatal error
+                connection.unregister(name)
+
+
+def _readable(frame: Any) -> Any:
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    return frame.to_arrow() if hasattr(frame, "to_arrow") else frame  # Polars' own way

@@ -135,7 +135,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
     # Longer than other functions: a sentence for each event.
     match event:
         case events.Enabled():
-            return f"taken over by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"
+            offset = f"{sum(event.next_offsets.values()):,} over {len(event.next_offsets)} partitions"
+            return f"taken over by {event.host}, epoch {event.epoch}, at offset {offset}"
         case events.FilesStaged():
             return f"{_amount(event.rows, event.files, event.bytes)} in {seconds(event.seconds)}"
         case events.Committed():
@@ -260,11 +261,6 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _amount(rows: int, files: int, size_bytes: int) -> str:
     return f"{rows:,} rows in {many(files, 'file')} ({size(size_bytes)})"
-
-
-def _offsets(next_offsets: dict[int, int]) -> str:
-    total = sum(next_offsets.values())
-    return f"offset {total:,} over {len(next_offsets)} partitions"
 
 
 def _cause(cause: SchemaVersion | None) -> str:

@@ -12,7 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka import broker as kafka
-from tabletopic_kernel.clients.kafka import connection, descriptions, offsets
+from tabletopic_kernel.clients.kafka import broker as questions
+from tabletopic_kernel.clients.kafka import connection, offsets
 from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
@@ -177,11 +178,11 @@ MISSING = coming(error(KafkaError.UNKNOWN_TOPIC_OR_PART))
 
 def test_a_topic_is_missing_only_if_it_stays_so(broker_of: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new topic reaches the brokers after its creator has its response."""
-    monkeypatch.setattr(descriptions, "_ABSENT_S", 240.0)
+    monkeypatch.setattr(questions, "_ABSENT_S", 240.0)
     answers = iter([MISSING, MISSING, coming(SimpleNamespace(topic_id="an id"))])
     broker = broker_of(describe_topics=lambda _, **__: {"new": next(answers, MISSING)})
     assert broker.topic_id("new") == "an id"
-    monkeypatch.setattr(descriptions, "_ABSENT_S", 0.3)
+    monkeypatch.setattr(questions, "_ABSENT_S", 0.3)
     with pytest.raises(UnknownTopicError, match="there is no topic 'new'"):
         broker.topic_id("new")
 
@@ -197,7 +198,7 @@ def test_a_topic_is_gone_only_if_not_listed(broker_of: Clients, monkeypatch: pyt
         describe_topics=lambda asked, **_: {name: next(answers[name]) for name in asked.topic_names},
     )
     assert broker.ends(["late", "gone"]) == {"late": kafka.TopicEnds("an id", {0: 7})}
-    monkeypatch.setattr(descriptions, "TIMEOUT_S", 0.0)
+    monkeypatch.setattr(questions, "TIMEOUT_S", 0.0)
     answers["late"] = iter([MISSING] * 9)
     with pytest.raises(RetryableError, match="lists late, but does not describe it"):
         broker.ends(["late"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
 from tabletopic_kernel.formats.json.schema import parse_json_schema
 from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError
 from tabletopic_kernel.formats.json.types import MAX_LEVELS, REST
@@ -14,10 +15,10 @@ from tabletopic_kernel.formats.json.types import MAX_LEVELS, REST
 
 def columns(schema: Any, references: dict[str, str] | None = None) -> dict[str, str]:
     """Column name → requiredness and type."""
-    parsed = parse_json_schema(json.dumps(schema), references)
+    decoder = JsonSchemaDecoder(json.dumps(schema), references)
     return {
         column.name: f"{'required' if column.required else 'optional'} {column.field_type}"
-        for column in parsed.iceberg_schema.fields
+        for column in decoder.iceberg_schema.fields
         if column.name != REST
     }
 
@@ -116,7 +117,7 @@ def test_all_of_is_one_object() -> None:
     }
     assert columns(schema) == {"id": "required long", "x": "optional string"}
     assert not any(
-        column.name == REST for column in parse_json_schema(json.dumps(schema)).iceberg_schema.fields
+        column.name == REST for column in JsonSchemaDecoder(json.dumps(schema)).iceberg_schema.fields
     )
 
 
@@ -128,7 +129,7 @@ def test_properties_that_depend_on_a_value_are_no_unevaluated_ones(keyword: str,
     schema = {"type": "object", "properties": {"kind": {"type": "string"}}, "unevaluatedProperties": False}
     schema |= more if within == "beside" else {"allOf": [more]}
     for closed, names in (({}, ["kind", REST]), ({"additionalProperties": False}, ["kind"])):
-        found = parse_json_schema(json.dumps(schema | closed)).iceberg_schema
+        found = JsonSchemaDecoder(json.dumps(schema | closed)).iceberg_schema
         assert [column.name for column in found.fields] == names
 
 
@@ -165,7 +166,7 @@ def test_references_lead_to_other_schemas(schema: Any, references: dict[str, Any
 def test_names_and_docs() -> None:
     """Descriptions become docs, and so do names that a column cannot have."""
     schema = {"properties": {"a.b": {"type": "integer", "description": "an age"}, "A_B": {"type": "integer"}}}
-    fields = parse_json_schema(json.dumps(schema)).iceberg_schema.fields
+    fields = JsonSchemaDecoder(json.dumps(schema)).iceberg_schema.fields
     told = [(column.name, column.doc) for column in fields[:2]]
     assert told == [("a_b", 'an age; property "a.b"'), ("A_B_2", 'property "A_B"')]
 

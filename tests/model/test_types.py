@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
-from tabletopic_kernel.formats.json.schema import parse_json_schema
+from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
 from tabletopic_kernel.formats.protobuf.schema import tree
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.types import iceberg_schema_of as protobuf_columns
@@ -83,7 +83,7 @@ def test_what_does_not_fit_in_another_unit_or_scale() -> None:
     def columns(scale: str) -> Schema:
         kind = {"type": "string", "title": "a.Decimal", "connect.type": "bytes"}
         kind |= {"connect.parameters": {"scale": scale}}
-        return parse_json_schema(json.dumps({"type": "object", "properties": {"price": kind}})).iceberg_schema
+        return JsonSchemaDecoder(json.dumps({"type": "object", "properties": {"price": kind}})).iceberg_schema
 
     table = columns("2")
     assert not evolve(table, columns("2"), table.highest_field_id).refused

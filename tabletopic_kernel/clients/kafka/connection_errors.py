@@ -7,7 +7,6 @@ through a callback that runs while the client is polled.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import socket
 import struct
@@ -43,23 +42,21 @@ class ConnectionErrors:
         if kind := _kind(error):
             self._newest[kind] = (time.monotonic(), _plain(error.str()))
 
-    def refused(self, within_s: float = math.inf) -> tuple[str, str] | None:
-        """The newest refusal in ``within_s``: "login" or "TLS", and the broker's or OpenSSL's message."""
-        since = time.monotonic() - within_s
+    def refused(self) -> tuple[str, str] | None:
+        """The newest refusal: "login" or "TLS", and the broker's or OpenSSL's message."""
         log = dict(self._newest)  # another thread may add to it
-        refusals = [(*log[kind], kind) for kind in ("login", "TLS") if kind in log and log[kind][0] >= since]
+        refusals = [(*log[kind], kind) for kind in ("login", "TLS") if kind in log]
         if not refusals:
             return None
         _, reason, kind = max(refusals)
         return kind, reason
 
-    def is_hopeless(self, within_s: float = math.inf) -> bool:
-        """Whether, in ``within_s``, a broker refused the client and none is left: no request will succeed."""
-        if self.refused(within_s) is None:
+    def is_hopeless(self) -> bool:
+        """Whether a broker refused the client and none is left: no request will succeed."""
+        if self.refused() is None:
             return False
-        lost_at, _ = self._newest.get("no broker", (None, ""))
         has_no_token = "token" in self._newest.get("login", (0.0, ""))[1].lower()
-        return has_no_token or (lost_at is not None and lost_at >= time.monotonic() - within_s)
+        return has_no_token or "no broker" in self._newest
 
     def forget(self) -> None:
         """A response arrived: forget earlier errors."""
@@ -93,7 +90,9 @@ def explain_silence(properties: Mapping[str, str], errors: ConnectionErrors, req
     address = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     if (refused := errors.refused()) is not None:
         kind, reason = refused
-        lead = _LEADS[kind].format(address=address)
+        lead = f"TLS with the broker at {address} fails"
+        if kind == "login":
+            lead = f"the broker at {address} refuses the login"
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}", system=BROKER)
     unsecured = not properties.get("security.protocol") and not errors.has_answered
     if unsecured and any(map(_talks, _addresses(properties))):
@@ -121,12 +120,6 @@ def check_listening(properties: Mapping[str, str]) -> None:
     time.sleep(_LOOK_AGAIN_S)
     if all(map(_refuses, addresses)):
         raise explain_silence(properties, ConnectionErrors(), "connection refused")
-
-
-_LEADS = {
-    "login": "the broker at {address} refuses the login",
-    "TLS": "TLS with the broker at {address} fails",
-}
 
 
 def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:

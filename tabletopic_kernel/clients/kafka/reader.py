@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -53,9 +52,7 @@ class Reader:
     def __enter__(self) -> Reader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
@@ -90,7 +87,10 @@ class Reader:
             records = [record for record in batch if (record.offset() or 0) < ends[record.partition() or 0]]
             if records:
                 yield records
-            now = {p.partition: p.offset for p in self._consumer.position(_topic_partitions(topic, waiting))}
+            now = {
+                p.partition: p.offset
+                for p in self._consumer.position([TopicPartition(topic, p) for p in waiting])
+            }
             waiting -= {p for p, offset in now.items() if offset >= ends[p]} | self._at_end
             if batch or now != before:
                 before, quiet_since = now, time.monotonic()
@@ -191,7 +191,3 @@ def first_timestamps(
                     if stamp >= 0:  # -1: the record has none
                         stamps[topic, partition] = stamp
     return stamps
-
-
-def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in partitions]

@@ -95,9 +95,8 @@ def references_of(schema: Schema, connection: Connection) -> dict[str, str]:
 
 def _referred(connection: Connection, subject: str, version: int) -> Schema:
     ask, asked_version = connection.client.get_version, version if version > 0 else None
-    registered = connection.ask(
+    schema: Schema = connection.ask(
         f"{subject} version {version}",
-        lambda: checked_place(ask(subject, version, deleted=True), subject, asked_version),
+        lambda: checked_place(ask(subject, version, deleted=True), subject, asked_version).schema,
     )
-    schema: Schema = registered.schema
     return schema

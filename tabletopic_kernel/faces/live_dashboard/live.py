@@ -191,14 +191,13 @@ class Live:
     def _serve(self, workbench: Workbench) -> None:
         """Work with one set of servers, until the settings lead to others."""
         over = threading.Event()
-        threads = [
-            threading.Thread(target=task, args=(workbench, over), name=name, daemon=True)
-            for name, task in (
-                ("control topic", self._follow),
-                ("broker", self._poll_broker),
-                ("tables", self._poll_tables),
-            )
-        ]
+        broker, tables = BrokerPolls(workbench, self.known), TablePolls(workbench, self.known)
+        tasks = {
+            "control topic": partial(self._follow, workbench, over),
+            "broker": partial(self._poll, "broker", broker.step, over, _IDLE_TICK_S),
+            "tables": partial(self._poll, "catalog", tables.step, over, _TICK_S),
+        }
+        threads = [threading.Thread(target=task, name=name, daemon=True) for name, task in tasks.items()]
         for thread in threads:
             thread.start()
         while not over.is_set() and not self._stop.wait(_RETRY_S):
@@ -240,12 +239,6 @@ class Live:
         past.start()
         follow(open_reader, log, self.known.take, over)
         past.join()
-
-    def _poll_broker(self, workbench: Workbench, over: threading.Event) -> None:
-        self._poll("broker", BrokerPolls(workbench, self.known).step, over, _IDLE_TICK_S)
-
-    def _poll_tables(self, workbench: Workbench, over: threading.Event) -> None:
-        self._poll("catalog", TablePolls(workbench, self.known).step, over, _TICK_S)
 
     def _poll(
         self, what: str, step: Callable[[float, int], bool], over: threading.Event, idle_s: float

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -22,14 +21,7 @@ _INSTRUCTIONS = (
 )
 
 
-class Caller(Protocol):
-    """Runs a tool by name; see ``Child.call``."""
-
-    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Its answer as JSON; raises TableTopicError."""
-
-
-def server_of(caller: Caller) -> Server[Any]:
+def server_of(child: Child) -> Server[Any]:
     """The server of all tools."""
 
     async def list_tools(*_: Any) -> types.ListToolsResult:
@@ -47,7 +39,7 @@ def server_of(caller: Caller) -> Server[Any]:
 
     async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            text = await anyio.to_thread.run_sync(caller.call, params.name, params.arguments or {})
+            text = await anyio.to_thread.run_sync(child.call, params.name, params.arguments or {})
         except TableTopicError as error:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         return types.CallToolResult(content=[types.TextContent(text=text)])

@@ -53,10 +53,7 @@ def _of_sql(sql: str, cursor: int, engine: str, session: Session, names: Names) 
     variables = results.about(session.namespace)
     typed, suggestions = suggest(sql, cursor, Scope(names, engine, variables, columns))
     return {
-        # JupyterLab would break the line at a space, and show the first part.
-        "completions": [
-            SimpleCompletion(one.text, type=one.about.replace(" ", "\xa0")) for one in suggestions
-        ],
+        "completions": [SimpleCompletion(one.text, type=one.about) for one in suggestions],
         "matched_fragment": typed,
         "ordered": True,
         "suppress": True,

@@ -54,40 +54,27 @@ class ExactEngine:
         self._maker = BatchMaker(arrow_schema)
         compiler = _Compiler(schema)
         self._budget = compiler.budget
-        self._readers = [(name, compiler.column(node)) for name, node, _ in columns_of(schema)]
+        self._read = _record([(name, compiler.column(node)) for name, node, _ in columns_of(schema)])
 
-    def row(self, body: bytes) -> tuple[Any, ...]:
+    def row(self, body: bytes) -> dict[str, Any]:
         """The columns' values of one record; raises Refusal."""
         self._budget.reset()
-        position = 0
-        row = []
-        name = ""
+        row: dict[str, Any]
         try:
-            for name, read in self._readers:  # noqa: B007 - read by the handlers
-                cell, position = read(body, position)
-                row.append(cell)
-        except Refusal as refusal:
-            refusal.path.append(name)
-            raise
-        except IndexError:
-            raise _truncated(name) from None
+            row, position = self._read(body, 0)
         except RecursionError:
-            raise Refusal("avro_too_deep", _TOO_DEEP, name) from None
+            raise Refusal("avro_too_deep", _TOO_DEEP) from None
         if position != len(body):
             raise Refusal(
                 "avro_trailing_bytes",
                 f"{len(body) - position} bytes follow the record's end; "
                 "the value was written with a schema other than its id says",
             )
-        return tuple(row)
+        return row
 
-    def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    def batch(self, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        return self._maker.batch([row[i] for row in rows] for i in range(len(self._readers)))
-
-
-def _truncated(name: str) -> Refusal:
-    return Refusal("avro_truncated", "the record ends in the middle of this field", name)
+        return self._maker.batch([row[name] for row in rows] for name in self._maker.schema.names)
 
 
 class _Budget:
@@ -229,7 +216,7 @@ def _record(fields: list[tuple[str, Reader]]) -> Reader:
             refusal.path.append(name)
             raise
         except IndexError:
-            raise _truncated(name) from None
+            raise Refusal("avro_truncated", "the record ends in the middle of this field", name) from None
         return row, position
 
     return read

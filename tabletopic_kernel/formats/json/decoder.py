@@ -28,7 +28,7 @@ from tabletopic_kernel.formats.json.fast import FastEngine
 from tabletopic_kernel.formats.json.infer import Reserved, Shape, has_rest_column, value_struct, widened
 from tabletopic_kernel.formats.json.schema import parse_json_schema
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse
-from tabletopic_kernel.formats.json.types import Struct, iceberg_schema
+from tabletopic_kernel.formats.json.types import Struct, has_rest, iceberg_schema
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.wire import WriterSchema
@@ -37,7 +37,18 @@ from tabletopic_kernel.formats.wire import WriterSchema
 SAMPLE_RECORDS: Final = 1_000
 
 
-class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
+class TypeDecoder(EngineDecoder[ExactEngine]):
+    """Records of one type; ``rest``: whether there is a column for what has no other."""
+
+    def __init__(self, root: Struct, rules: Rules, *, rest: bool) -> None:
+        super().__init__(
+            iceberg_schema(root, rest=rest),
+            partial(FastEngine, root, rules=rules),
+            partial(ExactEngine, root, rules=rules),
+        )
+
+
+class JsonSchemaDecoder(TypeDecoder):
     """Records of one JSON Schema, each with its prefix; ``nanos``: what to do with finer times."""
 
     def __init__(
@@ -48,26 +59,13 @@ class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
     ) -> None:
         parsed = parse_json_schema(schema, references)
         rules = Rules(whole=parsed.whole, nullable=parsed.nullable, floor=nanos == "floor")
-        super().__init__(
-            parsed.iceberg_schema,
-            partial(FastEngine, parsed.root, rules=rules),
-            partial(ExactEngine, parsed.root, rules=rules),
-        )
+        super().__init__(parsed.root, rules, rest=has_rest(parsed.root))
 
 
-class _ColumnsDecoder(EngineDecoder[ExactEngine]):
-    """Records of JSON for known columns."""
-
-    def __init__(self, columns: Struct, *, rest: bool) -> None:
-        rules = Rules(lenient=True)
-        super().__init__(
-            iceberg_schema(columns, rest=rest),
-            partial(FastEngine, columns, rules=rules),
-            partial(ExactEngine, columns, rules=rules),
-        )
+_LENIENT: Final = Rules(lenient=True)
 
 
-class JsonDecoder(_ColumnsDecoder):
+class JsonDecoder(TypeDecoder):
     """Records of JSON without a schema, for a table's columns. For one thread at a time.
 
     ``known`` are the table's columns (its ``_kafka_*`` columns do not matter), none without a table. After
@@ -80,7 +78,7 @@ class JsonDecoder(_ColumnsDecoder):
         self._reserved = reserved or {}
         self._columns = value_struct(known)
         self._rest = has_rest_column(known)
-        super().__init__(self._columns, rest=self._rest)
+        super().__init__(self._columns, _LENIENT, rest=self._rest)
         self.needed: Schema | None = None
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -92,7 +90,10 @@ class JsonDecoder(_ColumnsDecoder):
         needs = _Needs(self._known, self._columns, self._rest, self)
         done: list[Decoded] = []
         refused: list[Refused] = []
-        for part in _parts(Bodies(values)):
+        bodies = Bodies(values)
+        sample = min(SAMPLE_RECORDS, len(bodies))
+        others = bodies.part(sample, len(bodies)).parts(FastEngine.max_records)
+        for part in (bodies.part(0, sample), *others):
             done.append(needs.decoder.decode_groups(part))
             refused += done[-1].refused
             needs.learn(self._reserved)
@@ -103,16 +104,10 @@ class JsonDecoder(_ColumnsDecoder):
         return Decoded(rows[0] if len(rows) == 1 else pa.concat_batches(rows), refused)
 
 
-def _parts(bodies: Bodies) -> list[Bodies]:
-    """A sample of the records, then the others, in parts; after each, columns may be learned."""
-    sample = min(SAMPLE_RECORDS, len(bodies))
-    return [bodies.part(0, sample), *bodies.part(sample, len(bodies)).parts(FastEngine.max_records)]
-
-
 class _Needs:
     """The columns that the records decoded so far need; ``decoder`` has these columns."""
 
-    def __init__(self, known: Schema, columns: Struct, rest: bool, decoder: _ColumnsDecoder) -> None:
+    def __init__(self, known: Schema, columns: Struct, rest: bool, decoder: TypeDecoder) -> None:
         self.decoder = decoder
         decoder.exact.leftovers.clear()  # left by a call that raised an exception
         self.needed: Schema | None = None  # what the table must have first
@@ -131,10 +126,10 @@ class _Needs:
         wider = widened(self._known, self._columns, shape.struct(), reserved)
         if wider == self._columns and self._rest:
             return  # the rest column has the leftovers
-        self.decoder = _ColumnsDecoder(wider, rest=self._rest)
+        self.decoder = TypeDecoder(wider, _LENIENT, rest=self._rest)
         if not self._rest and any(self.decoder.exact.leaves_over(leftover) for leftover in leftovers):
             self._rest = True
-            self.decoder = _ColumnsDecoder(wider, rest=True)
+            self.decoder = TypeDecoder(wider, _LENIENT, rest=True)
         self._columns = wider
         self.needed = iceberg_schema(wider, rest=self._rest)
 

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyiceberg.schema import Schema
-
 from tabletopic_kernel.formats.json.schema_keywords import (
     Keywords,
     doc_of,
@@ -36,8 +34,6 @@ from tabletopic_kernel.formats.json.types import (
     Scalar,
     Struct,
     Text,
-    has_rest,
-    iceberg_schema,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.names import column_names
@@ -60,11 +56,6 @@ class JsonSchema:
     root: Struct
     whole: bool
     nullable: bool = False
-
-    @property
-    def iceberg_schema(self) -> Schema:
-        """The table's columns for the value; field ids 1…n, depth first."""
-        return iceberg_schema(self.root, rest=has_rest(self.root))
 
 
 def parse_json_schema(text: str, references: Mapping[str, str] | None = None) -> JsonSchema:

@@ -53,7 +53,6 @@ class Keywords:
     limits: list[float] = field(default_factory=list)
     unreadable: bool = False
     entered: list[int] = field(default_factory=list)
-    doc: str | None = None
 
     @property
     def closed(self) -> bool:
@@ -94,7 +93,6 @@ def note(subschema: Subschema, both: Keywords) -> None:
         both.types = _both_types(both.types, set(kinds))
     both.nullable |= schema.get("nullable") is True
     both.unreadable |= "$dynamicRef" in schema or "$recursiveRef" in schema
-    both.doc = both.doc or doc_of(schema)
     if isinstance(schema.get("format"), str):
         both.formats.append(schema["format"])
     if isinstance(schema.get("enum"), list):

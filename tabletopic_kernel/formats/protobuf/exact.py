@@ -115,7 +115,7 @@ class _Compiler:
         sub_micros = self._sub_micros
         match node:
             case tree.Scalar(kind):
-                return Decimal if kind in ("uint64", "fixed64") else _same
+                return Decimal if kind in ("uint64", "fixed64") else lambda value: value
             case tree.Enum(names):
                 name_of_number = dict(names)
                 return lambda number: name_of_number.get(number) or str(number)
@@ -130,7 +130,3 @@ class _Compiler:
                 return self.json.text
             case tree.Message():
                 return self.message(node)
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -73,22 +73,13 @@ def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
 
 
 def _key(java: Path, spark_jars: Sequence[Path]) -> str:
-    """Where the archive is used, and of what it was made: times and sizes of files, and order in folders."""
+    """Where the archive is used, and of what it was made: JDK, Spark as it was installed, our jars."""
     spark = spark_home()
-    with os.scandir(spark / "jars") as entries:
-        files = [java, *spark_jars, *map(Path, entries)]
-    place, made_of = (java, spark), map(_stamp, files)
+    installed = [path.stat().st_mtime_ns for path in (java, spark / "jars")]
     return "-".join(
-        hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:12] for words in (place, made_of)
+        hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:12]
+        for words in ((java, spark), (*installed, *spark_jars))
     )
-
-
-def _stamp(file: Path) -> tuple[Path, int, int]:
-    try:
-        stat = file.stat()
-    except FileNotFoundError:  # deleted since it was listed
-        return file, 0, 0
-    return file, stat.st_mtime_ns, stat.st_size
 
 
 def _make(java: Path, archive: Path, report: Report) -> None:
@@ -102,17 +93,9 @@ def _make(java: Path, archive: Path, report: Report) -> None:
         fresh = work / "classes.jsa"
         base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the archive refers to it
         with (work / "log").open("wb") as log:
+            training = (sys.executable, "-P", "-m", "tabletopic_kernel.local.java.class_training")
             succeeded = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "tabletopic_kernel.local.java.class_training",
-                    work,
-                    base,
-                    fresh,
-                ],
-                log,
+                [*training, work, base, fresh], log
             )
         if not succeeded or not fresh.exists():
             shutil.copyfile(work / "log", archive.with_suffix(".log"))

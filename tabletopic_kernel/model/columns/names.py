@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -116,13 +116,8 @@ def renamed_path(path: str, renames: Mapping[str, str]) -> str:
     >>> renamed_path("place.town.x", {"place": "address", "place.town": "city"})
     'address.city.x'
     """
-    return ".".join(_renamed(path, renames))
-
-
-def _renamed(path: str, renames: Mapping[str, str]) -> Iterator[str]:
     parts = _DOT.split(path)
-    for end, part in enumerate(parts, 1):
-        yield renames.get(".".join(parts[:end]), part)
+    return ".".join(renames.get(".".join(parts[:end]), part) for end, part in enumerate(parts, 1))
 
 
 def sanitize_names(

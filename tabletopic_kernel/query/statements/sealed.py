@@ -13,12 +13,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 import duckdb
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.query.duckdb_connection import folders_of
+from tabletopic_kernel.query.statements.sql import literal
 
 _MEMORY: Final = "1GB"
-_PATHS: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 _REFUSED: Final = "it must be one SELECT from tables"
 # Parts of a statement; of those with a class, expressions, DuckDB has no more than these either.
 _CLASSES: Final = frozenset(
@@ -70,19 +71,14 @@ def check_sealed(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 def seal(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table]) -> None:
     """Let a connection open the files of these tables alone, with bounded memory; there is no way back."""
-    folders = [f"{place.rstrip('/')}/" for table in tables for place in _places(table)]
+    folders = [folder for table in tables for folder in folders_of(table.location(), table.properties)]
     paths = [table.metadata_location for table in tables]
     for name, values in (("allowed_directories", folders), ("allowed_paths", paths)):
-        texts = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-        connection.execute(f"SET {name} = [{texts}]")
+        connection.execute(f"SET {name} = [{', '.join(map(literal, values))}]")
     connection.execute(
         f"SET memory_limit = '{_MEMORY}'; SET temp_directory = ''; SET threads = 2;"
         "SET enable_external_access = false; SET lock_configuration = true"
     )
-
-
-def _places(table: Table) -> list[str]:
-    return [table.location(), *filter(None, map(table.properties.get, _PATHS))]
 
 
 def _check(node: dict[str, Any]) -> None:

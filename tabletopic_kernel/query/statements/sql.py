@@ -30,6 +30,11 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """The text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def quote_default(sql: str) -> str:
     """``default.clicks`` with its first word in quotes: otherwise SQL takes it for a keyword."""
     raw = sql.encode()
@@ -50,7 +55,7 @@ def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[
     named: dict[str, None] = {}
     tokens = _tokens(sql)
     for index, (start, word) in enumerate(tokens):
-        name = _bare(word).lower()
+        name = bare(word).lower()
         dots = [text for _, text in tokens[index + 1 : index + 5 : 2]]
         is_inside = index > 0 and tokens[index - 1][1] == "."
         if name not in names or is_inside or dots != [".", "."]:
@@ -115,7 +120,7 @@ def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
         if word.lower() in keywords:
             parts = list(takewhile(lambda part: part != "", tokens[index + 1 :]))
             dotted = 1 + 2 * sum(1 for _ in takewhile(lambda dot: dot == ".", parts[1::2]))
-            dotted_names.append(tuple(map(_bare, parts[:dotted:2])))
+            dotted_names.append(tuple(map(bare, parts[:dotted:2])))
     return [name for name in dotted_names if name]
 
 
@@ -172,7 +177,7 @@ def _parts(qualified: str) -> Name:
     parts: list[str] = []
     position = 0
     while match := _IDENTIFIER.match(qualified, position):
-        parts.append(_bare(match[0]))
+        parts.append(bare(match[0]))
         position = match.end()
         if not qualified.startswith(".", position):
             break
@@ -182,23 +187,22 @@ def _parts(qualified: str) -> Name:
 
 def _names_in_text(sql: str) -> list[Name]:
     names: dict[Name, None] = {}
-    current: list[str] = []
-    after_dot = False
+    current: Name = ()
+    before = ""
     for _, word in _tokens(sql):
-        if word == "." and current:
-            after_dot = True
-        elif _IDENTIFIER.fullmatch(word):
-            current = [*current, _bare(word)] if after_dot else [_bare(word)]
-            after_dot = False
+        if _IDENTIFIER.fullmatch(word):
+            current = (*current, bare(word)) if before == "." else (bare(word),)
             if len(current) <= MOST_PARTS:
-                names[tuple(current)] = None
-        else:
-            current, after_dot = [], False
+                names[current] = None
+        elif word != ".":
+            current = ()
+        before = word
     return list(names)
 
 
-def _bare(identifier: str) -> str:
-    return identifier[1:-1].replace('""', '"') if identifier.startswith('"') else identifier
+def bare(identifier: str) -> str:
+    """An identifier without quotation marks."""
+    return identifier[1:-1].replace('""', '"') if identifier[:1] in ('"', "`") else identifier
 
 
 def _tokens(sql: str) -> list[tuple[int, str]]:

@@ -132,7 +132,8 @@ def test_a_damaged_table_ends_no_thread_nor_others(tmp_path: Path, monkeypatch: 
     for topic in live.known.desired_topics:
         live.watch(topic)
     over, workbench = threading.Event(), Mock(open_catalog=lambda _: catalog)
-    tables = threading.Thread(target=live._poll_tables, args=(workbench, over))
+    step = polls.TablePolls(workbench, live.known).step
+    tables = threading.Thread(target=live._poll, args=("catalog", step, over, 1.0))
     tables.start()
     try:
         deadline = time.monotonic() + 240

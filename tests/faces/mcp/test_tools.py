@@ -24,7 +24,7 @@ from tests.query.conftest import small_catalog
 _CHANGES = ("accept", "accept_as", "schema_type", "follow", "output", "drop")
 
 
-class Here:
+class Here(Child):
     """Runs tools in this process."""
 
     def __init__(self, workbench: Any) -> None:

@@ -8,8 +8,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from tabletopic_kernel.faces.notebook.results.selection import literal
-from tabletopic_kernel.query.statements.sql import quote
+from tabletopic_kernel.query.statements.sql import literal, quote
 from tabletopic_kernel.render.values import text, unique_names
 
 _Rows = Sequence[Sequence[Any]]

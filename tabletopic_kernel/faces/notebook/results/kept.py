@@ -59,12 +59,11 @@ class Kept:
 
     def at(self, numbers: Sequence[int]) -> pa.Table:
         """The rows with these numbers, in this order."""
-        rows = pa.Table.from_batches([self._row(int(number)) for number in numbers], self.rows.schema)
-        return rows.combine_chunks()
-
-    def _row(self, number: int) -> pa.RecordBatch:
-        index = bisect_right(self._starts, number) - 1
-        return self._batches[index].slice(number - self._starts[index], 1)
+        rows = []
+        for number in map(int, numbers):
+            index = bisect_right(self._starts, number) - 1
+            rows.append(self._batches[index].slice(number - self._starts[index], 1))
+        return pa.Table.from_batches(rows, self.rows.schema).combine_chunks()
 
 
 class Results:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tabletopic_kernel.faces.notebook.results.desk import ROW, Desk
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.query.statements.sql import literal
 
 if TYPE_CHECKING:
     from tabletopic_kernel.faces.notebook.results.kept import Kept
@@ -22,12 +23,6 @@ _NULLS = {"null": "IS NULL", "not null": "IS NOT NULL"}
 _NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL[^\]]*")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _DIGITS = 38  # of DuckDB's decimals
-
-
-def literal(text: str) -> str:
-    """A text as a literal of SQL."""
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 def is_numeric(kind: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tabletopic_kernel.query.statements.sql import Name
+from tabletopic_kernel.query.statements.sql import Name, bare
 
 _TOKEN = re.compile(
     r"""
@@ -170,9 +170,3 @@ class Text:
             parts.append(bare(self.tokens[index + 1].text))
             index += 2
         return tuple(parts), index
-
-
-def bare(identifier: str) -> str:
-    """An identifier without quotation marks."""
-    is_quoted = identifier[:1] in ('"', "`")
-    return identifier[1:-1].replace('""', '"') if is_quoted else identifier

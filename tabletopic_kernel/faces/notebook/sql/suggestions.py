@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tabletopic_kernel.faces.notebook.sql.names import Column, Names
-from tabletopic_kernel.faces.notebook.sql.scope import Query, Span, Text, Token, bare
-from tabletopic_kernel.query.statements.sql import Name
+from tabletopic_kernel.faces.notebook.sql.scope import Query, Span, Text, Token
+from tabletopic_kernel.query.statements.sql import Name, bare
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _MOST_NESTED = 5  # queries below queries; one may name itself
