@@ -272,6 +272,7 @@ class Workbench(Clients):
             host=new_host_id(),
             other_catalog=self.open_catalog,
             other_spark=spark_of,
+            enable=lambda topic, pattern: self.topic(topic).enable_by(pattern),
         )
         host = Host(services)
         attach_notifier(host, self.settings.notify)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
-from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic, StandingPattern
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.topics.topic import TableTopic
@@ -115,6 +115,25 @@ def test_settings_are_read_once(tmp_path: Path) -> None:
     topic.schema()
     topic.health()
     assert len(bench.read) == 2
+
+
+def test_a_pattern_does_not_undo_what_somebody_enabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host's plan takes seconds; what was set meanwhile stays."""
+
+    def checked(topic: Topic, given: Mapping[str, Any], by: str) -> DesiredTopic:
+        return DesiredTopic(topic=topic.name, settings=TopicSettings(**given), requested_by=by)
+
+    monkeypatch.setattr(Topic, "_checked", checked)
+    bench = Bench(tmp_path)
+    pattern = StandingPattern(pattern="c*", settings=TopicSettings(commit_interval_ms=1_000))
+    topic = Topic("clicks", bench)
+    bench.newest = None
+    made = topic.enable_by(pattern)
+    assert (made.settings, made.requested_by) == (pattern.settings, "the pattern c*")
+    bench.newest = DesiredTopic(topic="clicks", run="paused")
+    assert topic.enable_by(pattern) == bench.newest
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
