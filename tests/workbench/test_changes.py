@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tabletopic_kernel.clients.storage import probe
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
-from tabletopic_kernel.model.settings.desired import DesiredTopic, StandingPattern
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.topics.topic import TableTopic
@@ -122,18 +123,16 @@ def test_a_pattern_does_not_undo_what_somebody_enabled(
 ) -> None:
     """A host's plan takes seconds; what was set meanwhile stays."""
 
-    def checked(topic: Topic, given: Mapping[str, Any], by: str) -> DesiredTopic:
-        return DesiredTopic(topic=topic.name, settings=TopicSettings(**given), requested_by=by)
-
-    monkeypatch.setattr(Topic, "_checked", checked)
+    monkeypatch.setattr(probe, "try_table", lambda *_: None)
+    monkeypatch.setattr(Topic, "_planned", lambda *_: SimpleNamespace(check=lambda: None))
     bench = Bench(tmp_path)
-    pattern = StandingPattern(pattern="c*", settings=TopicSettings(commit_interval_ms=1_000))
-    topic = Topic("clicks", bench)
+    bench.broker = SimpleNamespace(facts=lambda _: None)
+    topic, given = Topic("clicks", bench), TopicSettings(commit_interval_ms=1_000)
     bench.newest = None
-    made = topic.enable_by(pattern)
-    assert (made.settings, made.requested_by) == (pattern.settings, "the pattern c*")
+    made = topic.enable(given.model_dump(exclude_unset=True), pattern="c*")
+    assert (made.settings, made.requested_by) == (given, "the pattern c*")
     bench.newest = DesiredTopic(topic="clicks", run="paused")
-    assert topic.enable_by(pattern) == bench.newest
+    assert topic.enable(pattern="c*") == bench.newest
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
-from tabletopic_kernel.model.settings.desired import DesiredTopic, StandingPattern
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered, validated
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
@@ -92,37 +92,31 @@ class Orders:
             chosen = altered(self.name, desired.settings, self._workbench.servers.in_default_catalog(wanted))
         return self._planned(chosen, desired_topics, candidate)
 
-    def enable(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
+    def enable(self, given: Given = None, /, *, pattern: str | None = None, **settings: Any) -> DesiredTopic:
         """Enable the topic: check everything, then write one message. Settings default to the file's.
 
-        Catalog and storage are tested with a change and a file, which are undone. Raises UsageError (no such
-        topic, a wrong setting, a foreign table) or ActionNeededError (catalog or storage do not permit it).
+        ``pattern``: a standing one that does it, unless somebody enables the topic meanwhile. Catalog and
+        storage are tested with a change and a file, which are undone. Raises UsageError (no such topic, a
+        wrong setting, a foreign table) or ActionNeededError (catalog or storage do not permit it).
         """
-        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
-
-        desired = self._checked({**(given or {}), **settings})
-        write_desired(self._workbench.broker, self.name, desired)
-        return desired
-
-    def enable_by(self, pattern: StandingPattern) -> DesiredTopic:
-        """Enable the topic as a pattern says, unless somebody did meanwhile; raises as ``enable``."""
-        given = pattern.settings.model_dump(exclude_unset=True)
-        desired = self._checked(given, f"the pattern {pattern.pattern}")
-        return self.change_desired(lambda now: now or desired)
-
-    def _checked(self, given: Given, by: str = "") -> DesiredTopic:
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         check_table_topic(self.name)
         bench = self._workbench
-        chosen = self.settings_for(given)
+        chosen = self.settings_for({**(given or {}), **settings})
         bench.broker.facts(self.name)
         with in_section(chosen.catalog):
             identifier = table_identifier(self.name, chosen)
             try_table(bench.servers.catalog_of(chosen.catalog), identifier, chosen.table_properties)
         self._planned(chosen, bench.desired_topics()).check()
-        return _desired(self.name, chosen, "on", by)
+        desired = _desired(self.name, chosen, "on")
+        if pattern is not None:
+            desired = desired.model_copy(update={"requested_by": f"the pattern {pattern}"})
+            return self.change_desired(lambda now: now or desired)
+        write_desired(bench.broker, self.name, desired)
+        return desired
 
     def alter(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
         """Change settings of the enabled topic; other settings stay as they are.
@@ -226,13 +220,13 @@ class Orders:
         return plan
 
 
-def _desired(topic: str, settings: TopicSettings, run: str, by: str = "") -> DesiredTopic:
+def _desired(topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
     return DesiredTopic.model_validate(
         {
             "topic": topic,
             "run": run,
             "settings": settings,
-            "requested_by": by or user_name(),
+            "requested_by": user_name(),
             "requested_at_ms": now_ms(),
         }
     )
