@@ -24,6 +24,7 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
 from tabletopic_kernel.host.topics.running_topics import RunningTopics
 from tabletopic_kernel.host.topics.settings_topic import SettingsMessage, ensure_settings_topic, parse_desired
+from tabletopic_kernel.host.topics.standing_patterns import StandingPatterns
 from tabletopic_kernel.model.commit_cycle import backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
@@ -59,6 +60,7 @@ class Host:
         self._stop = threading.Event()
         self._joined = threading.Event()
         self._topics = RunningTopics(self._services)
+        self._patterns = StandingPatterns(self._services)
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, list[SettingsMessage]]] = {}
         self._last_poll = time.monotonic()
@@ -183,6 +185,7 @@ class Host:
             self._loop(consumer)
             return not self._stop.is_set() and self._is_shut_out()
         finally:
+            self._patterns.release(self._held)
             self._topics.close(self._topics.of_partitions(None))
             consumer.close()
             self._held.clear()
@@ -214,6 +217,7 @@ class Host:
             self._topics.open_again()
             if message is not None:
                 self._take(message)
+            self._patterns.look()
             self._update_waits_for()
             now = time.monotonic()
             self._beat(everyone=now >= next_beat)
@@ -275,6 +279,7 @@ class Host:
         self._held -= partitions
         for partition in partitions:
             self._catching_up.pop(partition, None)
+        self._patterns.release(partitions)
         self._topics.close(self._topics.of_partitions(partitions))
 
     def _holds(self, topic: str) -> bool:
@@ -294,6 +299,8 @@ class Host:
                 f"the broker denied it ({error.str()}): the user needs READ on the group {HOSTS_GROUP} and "
                 f"on {SETTINGS_TOPIC}; `tabletopic doctor` has the commands"
             )
+            return
+        if self._patterns.take(message):
             return
         change = parse_desired(message)
         if change is None or partition is None:

@@ -19,6 +19,7 @@ from tabletopic_kernel.host.maintenance.jobs import Jobs
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.desired import StandingPattern
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import Batches
@@ -69,6 +70,8 @@ class Services:
     elapsed_ms: Callable[[], int] = elapsed_ms
     cpu_ms: Callable[[], int] = lambda: time.thread_time_ns() // 1_000_000  # of the calling thread
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
+    # Enables a topic as a pattern says, unless it is enabled by now.
+    enable: Callable[[str, StandingPattern], object] = lambda *_: None
     # How a compaction rewrites a topic's files; None: as a task of Spark.
     rewrite: Callable[[str, RewriteTask], RewriteResult] | None = None
     jobs: Jobs = field(default_factory=lambda: Jobs(in_a_thread, elapsed_ms))  # of maintenance

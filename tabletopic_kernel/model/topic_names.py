@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Final
 
 from tabletopic_kernel.model.errors import UsageError
@@ -34,6 +36,10 @@ _INTERNAL: Final = {
         r"|__KafkaCruiseControl.+|_redpanda\..+|__redpanda\..+|_internal_connectors_.+"
     ),
 }
+# What Debezium's connectors keep for themselves, by the names that its manual and its users give.
+_SCHEMA_HISTORY: Final = re.compile(
+    r"(?:\A|[-_.])(schema[-_.]?history|schema[-_.]changes|db[-_.]?history)(?:[-_.]|\Z)", re.IGNORECASE
+)
 _PATTERNS: Final = {owner: re.compile(pattern) for owner, pattern in _INTERNAL.items()}
 
 
@@ -71,3 +77,20 @@ def check_table_topic(name: str) -> None:
 def not_a_table_topic(name: str, owner: str) -> str:
     """Why an internal topic is rejected."""
     return f"{name} is {owner} topic: its records are not events, so it cannot be a table topic"
+
+
+def stands_for(pattern: str, exclude: Iterable[str], name: str) -> bool:
+    """Whether a pattern without the patterns ``exclude`` stands for a topic.
+
+    It never does for internal topics, nor for schema histories of connectors: their records are no events.
+
+    >>> stands_for("*", (), "schema-changes.shop"), stands_for("shop.*", ["*-retry"], "shop.carts")
+    (False, True)
+    """
+    return (
+        fnmatchcase(name, pattern)
+        and not any(fnmatchcase(name, each) for each in exclude)
+        and not name.startswith("__")
+        and internal_owner(name) is None
+        and not _SCHEMA_HISTORY.search(name)
+    )

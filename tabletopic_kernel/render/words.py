@@ -145,6 +145,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
         case events.CommitFailed() | events.Failed():
             waits = "; waiting to retry" if isinstance(event, events.Failed) and event.waits else ""
             return event.reason + waits
+        case events.EnableRefused():
+            return f"{event.reason} (the pattern {event.pattern} matches it)"
         case events.SchemaEvolved():
             return f"{'; '.join(event.changes)}{_cause(event.cause)}"
         case events.SchemaRefused():
@@ -209,6 +211,7 @@ _TONES: Mapping[type[ControlEvent], Tone] = {
     events.CommitFailed: "warn",
     events.DeadLettered: "warn",
     events.SchemaRefused: "bad",
+    events.EnableRefused: "bad",
     events.GapDetected: "bad",
 }
 

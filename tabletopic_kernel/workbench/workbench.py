@@ -272,6 +272,9 @@ class Workbench(Clients):
             host=new_host_id(),
             other_catalog=self.open_catalog,
             other_spark=spark_of,
+            enable=lambda topic, kept: self.topic(topic).enable(
+                kept.settings.model_dump(exclude_unset=True), pattern=kept.pattern
+            ),
         )
         host = Host(services)
         attach_notifier(host, self.settings.notify)

@@ -83,6 +83,8 @@ def test_a_record_is_sought_and_looked_at(page: LabPage, api: FakeApi) -> None:
     expect(status).to_have_text("50 found: looked at 50 of 120 records.")
     for fate in _FATES:
         expect(tab).to_contain_text(fate.text)
+    dots = "node => node.scrollWidth > node.clientWidth && getComputedStyle(node).textOverflow"
+    assert tab.get_by_text("row of snapshot").first.evaluate(dots) == "ellipsis"
     tab.get_by_role("button", name="Continue").press("Enter")
     expect(rows).to_have_count(100)
     expect(rows.nth(50)).to_be_focused()

@@ -367,6 +367,15 @@ def test_what_others_write_to_the_settings_topic_is_passed_over(
     assert caplog.text.count("skipping a message") + caplog.text.count("does not count") == 1
 
 
+def test_a_pattern_is_kept_for_as_long_as_its_partition(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """It is no topic, and nothing to warn about; the host that gets the partition has it then."""
+    pattern: Any = Foreign(b"pattern:shop.*", b'{"pattern": "shop.*"}')
+    kept: list[list[str]] = []
+    host._patterns._next_s = LONG_S * 1e9  # no look for topics
+    _run(host, pattern, lambda: kept.append(list(host._patterns._kept)), lambda: host._release({PARTITION}))
+    assert (kept, host._patterns._kept, caplog.text) == ([["shop.*"]], {}, "")
+
+
 NEWER = b'{"topic": "clicks", "settings": {"commit_interval_ms": 300, "colour": "red"}}'
 
 

@@ -47,6 +47,10 @@ class Record:
         """The place in the log."""
         return self._offset
 
+    def partition(self) -> int:
+        """The only one."""
+        return 0
+
     def error(self) -> None:
         """None."""
 

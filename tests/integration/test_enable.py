@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from tabletopic_kernel.faces.operations import runs, topics
+from tabletopic_kernel.host.topics import standing_patterns
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender, rows_by_offset
@@ -80,6 +84,39 @@ def test_a_plan_sees_json_where_ids_are_expected(bench: Workbench, new_topic: Ca
     assert not any("newest record" in one for one in bench.plan(sender.topic, {"value_format": "json"}).notes)
 
 
+def test_a_pattern_enables_topics_as_they_come(
+    bench: Workbench,
+    new_topic: Callable[..., Sender],
+    caught_up: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They fill their tables; one that is disabled stays so, and one that cannot be enabled is an event."""
+    monkeypatch.setattr(standing_patterns, "LOOK_S", 0.2)
+    shop = f"s{uuid.uuid4().hex[:8]}"
+
+    def wait_until(is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 120
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    bench.catalog.create_namespace_if_not_exists("default")
+    bench.catalog.create_table(f"default.{shop}_foreign", pa.schema([("x", pa.int64())]))
+    topics.enable(bench, f"{shop}.*", FAST, "*.test", yes=True, standing=True)
+    carts, foreign, _ = (new_topic(name=f"{shop}{end}").topic for end in (".carts", ".foreign", ".test"))
+    wait_until(lambda: carts in bench.desired_topics())
+    wait_until(lambda: [each.type for each in bench.newest_events(foreign)] == ["EnableRefused"])
+    bench.disable(carts)
+    bills = new_topic(name=f"{shop}.bills")
+    bills.avro(V1, row_v1(1))
+    wait_until(lambda: bills.topic in bench.desired_topics())
+    caught_up(bills.topic)
+    check_rows(bench, bills)
+    (pattern,) = runs.patterns(bench)
+    assert (pattern.enabled, pattern.disabled, pattern.others) == ([bills.topic], [carts], [foreign])
+    runs.forget(bench, f"{shop}.*")
+
+
 def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
     """A topic must exist; a table that is somebody else's is never touched."""
     with pytest.raises(UsageError, match="there is no topic 'nowhere'"):
@@ -87,8 +124,6 @@ def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callab
     sender = new_topic()
     sender.avro(V1, row_v1(1))
     bench.catalog.create_namespace_if_not_exists("foreign")
-    import pyarrow as pa
-
     bench.catalog.create_table(f"foreign.{sender.topic}", pa.schema([("x", pa.int64())]))
     with pytest.raises(UsageError, match="was not created by a table topic"):
         bench.enable(sender.topic, {"namespace": "foreign"})

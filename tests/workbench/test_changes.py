@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tabletopic_kernel.clients.storage import probe
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
@@ -115,6 +116,23 @@ def test_settings_are_read_once(tmp_path: Path) -> None:
     topic.schema()
     topic.health()
     assert len(bench.read) == 2
+
+
+def test_a_pattern_does_not_undo_what_somebody_enabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host's plan takes seconds; what was set meanwhile stays."""
+
+    monkeypatch.setattr(probe, "try_table", lambda *_: None)
+    monkeypatch.setattr(Topic, "_planned", lambda *_: SimpleNamespace(check=lambda: None))
+    bench = Bench(tmp_path)
+    bench.broker = SimpleNamespace(facts=lambda _: None)
+    topic, given = Topic("clicks", bench), TopicSettings(commit_interval_ms=1_000)
+    bench.newest = None
+    made = topic.enable(given.model_dump(exclude_unset=True), pattern="c*")
+    assert (made.settings, made.requested_by) == (given, "the pattern c*")
+    bench.newest = DesiredTopic(topic="clicks", run="paused")
+    assert topic.enable(pattern="c*") == bench.newest
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def enable(
     settings: topics.AllSettings,
     exclude: patterns.Exclude = "",
     yes: patterns.Yes = False,
+    standing: patterns.Standing = False,
     wait: Annotated[bool, Option("Wait until the table contains what the topic contains")] = False,
     timeout: Timeout = 300.0,
 ) -> Grid:
@@ -104,9 +105,10 @@ def enable(
     if wait and patterns.is_pattern(topic):
         raise UsageError("--wait is for one topic; `%topic status --watch` shows all")
     if patterns.is_pattern(topic) and not yes:  # a plan needs no host
-        plan = patterns.enable_each(session.workbench, topic, settings, exclude, yes=False)
+        plan = patterns.enable_each(session.workbench, topic, settings, exclude, yes=False, standing=standing)
         return lines(*map(str, patterns.enabled_each(plan)))
-    enabled = perform(topics.enable, session, topic=topic, settings=settings, exclude=exclude, yes=yes)
+    given = {"settings": settings, "exclude": exclude, "yes": yes, "standing": standing}
+    enabled = perform(topics.enable, session, topic=topic, **given)
     if patterns.is_pattern(topic):
         return enabled
     if wait:

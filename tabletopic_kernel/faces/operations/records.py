@@ -120,11 +120,14 @@ def _letters_text(
         return list(map(line, [f"{sum(outcome.letters.values()):,} dead letters dropped", *counts]))
     if isinstance(outcome, SuspectKeys):
         return render.suspect_keys_table(outcome)
-    if outcome.records and values["raw"]:
-        return render.record_facts(outcome.topic, outcome.records)
     if outcome.records:
-        return render.records_table(outcome.topic, outcome.records)
-    notes = ["nothing is dropped yet: --yes does it, and cannot be undone"] if values["drop"] else []
+        first = outcome.records[0]
+        place = f"--partition {first.partition} --from {first.offset} -n 1"
+        notes = [f"the first one in Kafka: `tabletopic peek {outcome.topic} {place} --raw`"]
+        draw = render.record_facts if values["raw"] else render.records_table
+        return draw(outcome.topic, outcome.records, notes)
+    is_planned = values["drop"] and outcome.letters
+    notes = ["nothing is dropped yet: --yes does it, and cannot be undone"] if is_planned else []
     return render.letters_table(outcome, notes)
 
 

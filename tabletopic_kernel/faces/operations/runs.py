@@ -1,4 +1,4 @@
-"""Operations that have topics run or pause: one, or those of a pattern."""
+"""Operations that have topics run or pause: one, or those of a pattern; and standing patterns."""
 
 # Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tabletopic_kernel.faces.operations.operation import Arguments, Message, Option, Route, operation
+from tabletopic_kernel.faces.operations.operation import (
+    Arguments,
+    Message,
+    Option,
+    Route,
+    operation,
+    says,
+)
 from tabletopic_kernel.faces.operations.patterns import Topics, is_pattern
 from tabletopic_kernel.faces.operations.topics import PANEL, SOON
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.model.settings.desired import DesiredTopic
+    from tabletopic_kernel.model.settings.desired import DesiredTopic, StandingPattern
     from tabletopic_kernel.workbench.workbench import Workbench
 
 
@@ -34,6 +41,7 @@ class Runs:
     done: bool
 
 
+_MOST_NAMES = 20
 DryRun = Annotated[bool, Option("Show which topics a pattern matches; change nothing")]
 
 
@@ -119,3 +127,81 @@ def resume(
     return _of_each(
         workbench, topic, "on", lambda name: workbench.topic(name).resume(on_truncation), dry_run=dry_run
     )
+
+
+@dataclass(frozen=True)
+class PatternTopics:
+    """A standing pattern, with the settings that were given for it, and the topics that it matches now.
+
+    ``disabled``: by somebody, so it leaves them off; ``others`` are new, or cannot be enabled.
+    """
+
+    pattern: str
+    exclude: list[str]
+    settings: dict[str, Any]
+    requested_by: str
+    enabled: list[str]
+    disabled: list[str]
+    others: list[str]
+
+
+def _patterns_text(patterns: list[PatternTopics], _: Arguments) -> list[Message]:
+    """A line for each pattern, then those of its topics that are not enabled."""
+    lines = []
+    for each in patterns:
+        left_out = f", without {', '.join(each.exclude)}" if each.exclude else ""
+        given = "".join(f", {name} = {value}" for name, value in each.settings.items())
+        about = f"{left_out}: {len(each.enabled):,} enabled, set by {each.requested_by}{given}"
+        lines.append(Message("{pattern}{about}", {"pattern": each.pattern, "about": about}))
+        why = "  {topic} is new, or cannot be enabled: `tabletopic plan {topic}` says why"
+        for template, names in (("  {topic} was disabled, and stays so", each.disabled), (why, each.others)):
+            lines += [Message(template, {"topic": name}) for name in names[:_MOST_NAMES]]
+            if (more := len(names) - _MOST_NAMES) > 0:
+                lines.append(Message("  and {more} others", {"more": f"{more:,}"}))
+    return lines
+
+
+@operation(
+    PANEL,
+    _patterns_text,
+    empty="there is no standing pattern; `tabletopic enable PATTERN --standing` plans one",
+    route=Route("get", "patterns", key="patterns"),
+)
+def patterns(workbench: Workbench) -> list[PatternTopics]:
+    """List the standing patterns, and those of their topics that are not enabled.
+
+    `tabletopic enable PATTERN --standing --yes` makes one. A topic that somebody
+    disabled stays so; one that cannot be enabled is reported once, as an event.
+
+    Example:  tabletopic patterns
+    """
+    from tabletopic_kernel.host.topics.standing_patterns import read_standing
+
+    (patterns, marked), on = read_standing(workbench.broker), workbench.desired_topics()
+    there = sorted(workbench.kafka_topics()) if patterns else []
+    standing = []
+    for text, kept in patterns.items():
+        names = set(filter(kept.matches, there))
+        off = names - on.keys()
+        given = kept.settings.model_dump(mode="json", exclude_unset=True)
+        topics = map(sorted, (names - off, off & marked, off - marked))
+        standing.append(PatternTopics(text, list(kept.exclude), given, kept.requested_by, *topics))
+    return standing
+
+
+@operation(
+    PANEL,
+    says("{pattern} enables no more topics; those that are enabled stay so"),
+    route=Route("delete", "patterns/{pattern}", 204),
+)
+def forget(
+    workbench: Workbench,
+    pattern: Annotated[str, Option("The standing pattern", metavar="PATTERN", positional=True)],
+) -> StandingPattern:
+    """End a standing pattern; topics that are enabled stay so.
+
+    Example:  tabletopic forget 'shop.*'
+    """
+    from tabletopic_kernel.host.topics.standing_patterns import forget_pattern
+
+    return forget_pattern(workbench.broker, pattern)

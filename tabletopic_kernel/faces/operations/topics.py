@@ -22,6 +22,7 @@ from tabletopic_kernel.faces.operations.operation import (
 from tabletopic_kernel.faces.operations.patterns import (
     Enablings,
     Exclude,
+    Standing,
     Topics,
     Yes,
     enable_each,
@@ -129,12 +130,18 @@ def _enabled_any(outcome: DesiredTopic | Enablings, arguments: Arguments) -> lis
     button="Settings and Plan…",
 )
 def enable(
-    workbench: Workbench, topic: Topics, settings: AllSettings, exclude: Exclude = "", yes: Yes = False
+    workbench: Workbench,
+    topic: Topics,
+    settings: AllSettings,
+    exclude: Exclude = "",
+    yes: Yes = False,
+    standing: Standing = False,
 ) -> DesiredTopic | Enablings:
     """Make a Kafka topic a table topic: ingest it into an Iceberg table.
 
     A pattern, such as 'shop.*', shows which topics would be enabled with which table,
-    and which cannot be; with --yes it enables those that are not enabled yet.
+    and which cannot be; with --yes it enables those that are not enabled yet. With
+    --standing, hosts also enable those that come later.
 
     Checks everything first (topic, settings, schema, table), so nothing is left
     half done. A running host, here or elsewhere, takes the topic at once.
@@ -143,9 +150,9 @@ def enable(
     Example:  tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'
     """
     if is_pattern(topic):
-        return enable_each(workbench, topic, settings, exclude, yes=yes)
-    if exclude or yes:
-        raise UsageError("--exclude and --yes go with a pattern, such as 'shop.*'")
+        return enable_each(workbench, topic, settings, exclude, yes=yes, standing=standing)
+    if exclude or yes or standing:
+        raise UsageError("--exclude, --yes and --standing go with a pattern, such as 'shop.*'")
     return workbench.topic(topic).enable(settings)
 
 

@@ -16,7 +16,7 @@ _PAUSE_MS: Final = 15_000  # between two heartbeats of one delay
 
 @dataclass(frozen=True)
 class Notice:
-    """``kind``: failed, dead_letters, schema_refused, gap, behind, host_ended or test."""
+    """``kind``: failed, dead_letters, schema_refused, not_enabled, gap, behind, host_ended or test."""
 
     kind: str
     topic: str
@@ -35,6 +35,7 @@ _KINDS: Final[dict[type[events.ControlEvent], tuple[str, str, str]]] = {
     events.Failed: ("failed", "failed", "tabletopic status {topic}"),
     events.DeadLettered: ("dead_letters", "has new dead letters", "tabletopic replay {topic} --dry-run"),
     events.SchemaRefused: ("schema_refused", "refused a schema", "tabletopic schema {topic}"),
+    events.EnableRefused: ("not_enabled", "is not enabled", "tabletopic plan {topic}"),
     events.GapDetected: ("gap", "lost records", "tabletopic events {topic}"),
 }
 

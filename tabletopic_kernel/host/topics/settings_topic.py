@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,7 +59,12 @@ def partition_of(topic: str, partitions: int) -> int:
 
 def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> None:
     """Send a message that always counts, and wait until the broker has it; None disables the topic."""
-    _send(broker, topic, desired, _ends(broker))
+    write_value(broker, topic, desired.to_json() if desired else None)
+
+
+def write_value(broker: Broker, key: str, value: bytes | None) -> None:
+    """Send a message that always counts, and wait until the broker has it."""
+    _send(broker, key, value, _ends(broker))
 
 
 def change_desired(
@@ -87,9 +92,9 @@ def change_desired(
                 wanted = change(last.desired)
             except TableTopicError:
                 if ours >= 0:
-                    _send(broker, topic, last.desired, ends, last.offset)
+                    _send(broker, topic, last.desired.to_json() if last.desired else None, ends, last.offset)
                 raise
-            ours = _send(broker, topic, wanted, ends, last.offset)
+            ours = _send(broker, topic, wanted.to_json(), ends, last.offset)
             start, end = end, ours + 1
 
 
@@ -141,8 +146,8 @@ def _newest_that_counts(messages: Iterable[_Written]) -> _Written:
 
 def _send(
     broker: Broker,
-    topic: str,
-    desired: DesiredTopic | None,
+    key: str,
+    value: bytes | None,
     partitions: Collection[int],
     based_on: int | None = None,
 ) -> int:
@@ -159,32 +164,37 @@ def _send(
 
     producer.produce(
         SETTINGS_TOPIC,
-        key=topic,
-        value=desired.to_json() if desired else None,
-        partition=partition_of(topic, len(partitions)),
+        key=key,
+        value=value,
+        partition=partition_of(key, len(partitions)),
         headers=[] if based_on is None else [(_BASED_ON, str(based_on))],
         on_delivery=delivered,
     )
     if producer.flush(15) or failures:
         raise RetryableError(
-            f"the broker did not take the settings of {topic}: {failures or 'no response'}; try again"
+            f"the broker did not take the settings of {key}: {failures or 'no response'}; try again"
         )
     return offsets[0]
 
 
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
     """The desired state by topic; with refused messages alone, it is the defaults, and ``refused``."""
-    ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
     newest: dict[str, SettingsMessage] = {}
-    with Reader(broker.properties, "tabletopic-readers") as reader:
-        for messages in reader.read_range(SETTINGS_TOPIC, dict.fromkeys(ends, 0), ends):
-            for change in filter(None, map(parse_desired, messages)):
-                newest[change.topic] = change.after(newest.get(change.topic))
+    for change in filter(None, map(parse_desired, read_messages(broker))):
+        newest[change.topic] = change.after(newest.get(change.topic))
     return {
         topic: (message.desired or DesiredTopic(topic=topic)).model_copy(update={"refused": message.refused})
         for topic, message in newest.items()
         if message.desired or message.refused
     }
+
+
+def read_messages(broker: Broker) -> Iterator[Message]:
+    """All messages, each key's in order."""
+    ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
+    with Reader(broker.properties, "tabletopic-readers") as reader:
+        for messages in reader.read_range(SETTINGS_TOPIC, dict.fromkeys(ends, 0), ends):
+            yield from messages
 
 
 def parse_desired(message: Message) -> SettingsMessage | None:

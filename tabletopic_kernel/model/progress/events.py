@@ -323,6 +323,14 @@ class Failed(_Event):
     waits: bool
 
 
+class EnableRefused(_Event):
+    """A standing pattern matches a new topic that cannot be enabled; it is not tried again."""
+
+    type: Literal["EnableRefused"] = "EnableRefused"
+    pattern: str
+    reason: str
+
+
 class Heartbeat(_Event):
     """The topic's progress, every few seconds."""
 
@@ -362,6 +370,7 @@ ControlEvent = Annotated[
     | Resumed
     | Stopped
     | Failed
+    | EnableRefused
     | Heartbeat
     | HostHeartbeat,
     Field(discriminator="type"),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.values import Frozen
+from tabletopic_kernel.model.topic_names import stands_for
 
 
 class _Request(Frozen):
@@ -79,3 +80,20 @@ class DesiredTopic(Frozen):
     def from_json(cls, raw: bytes) -> DesiredTopic:
         """Read a message's value; raises pydantic's ValidationError."""
         return cls.model_validate_json(raw).model_copy(update={"refused": None})
+
+
+class StandingPattern(Frozen):
+    """Topics that are enabled as they come; ``exclude``: patterns; ``settings``: what was given for all."""
+
+    pattern: str
+    exclude: tuple[str, ...] = ()
+    settings: TopicSettings = Field(default_factory=TopicSettings)
+    requested_by: str = ""  # for people
+
+    def matches(self, topic: str) -> bool:
+        """Whether it stands for a topic."""
+        return stands_for(self.pattern, self.exclude, topic)
+
+    def to_json(self) -> bytes:
+        """The message's value; see ``DesiredTopic.to_json``."""
+        return self.model_dump_json(exclude_unset=True).encode()

@@ -92,11 +92,12 @@ class Orders:
             chosen = altered(self.name, desired.settings, self._workbench.servers.in_default_catalog(wanted))
         return self._planned(chosen, desired_topics, candidate)
 
-    def enable(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
+    def enable(self, given: Given = None, /, *, pattern: str | None = None, **settings: Any) -> DesiredTopic:
         """Enable the topic: check everything, then write one message. Settings default to the file's.
 
-        Catalog and storage are tested with a change and a file, which are undone. Raises UsageError (no such
-        topic, a wrong setting, a foreign table) or ActionNeededError (catalog or storage do not permit it).
+        ``pattern``: a standing one that does it, unless somebody enables the topic meanwhile. Catalog and
+        storage are tested with a change and a file, which are undone. Raises UsageError (no such topic, a
+        wrong setting, a foreign table) or ActionNeededError (catalog or storage do not permit it).
         """
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
@@ -111,6 +112,9 @@ class Orders:
             try_table(bench.servers.catalog_of(chosen.catalog), identifier, chosen.table_properties)
         self._planned(chosen, bench.desired_topics()).check()
         desired = _desired(self.name, chosen, "on")
+        if pattern is not None:
+            desired = desired.model_copy(update={"requested_by": f"the pattern {pattern}"})
+            return self.change_desired(lambda now: now or desired)
         write_desired(bench.broker, self.name, desired)
         return desired
 
@@ -157,8 +161,10 @@ class Orders:
     def disable(self) -> None:
         """Disable the topic: its host commits staged files and releases it. Table and ledger stay."""
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.standing_patterns import leave_off  # noqa: PLC0415
 
         self.desired_state()
+        leave_off(self._workbench.broker, self.name)
         write_desired(self._workbench.broker, self.name, None)
 
     def pause(self) -> DesiredTopic:

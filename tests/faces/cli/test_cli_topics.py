@@ -156,3 +156,5 @@ def test_a_pattern_enables_with_yes_alone(run: Callable[..., Any], fake: Any) ->
     assert json.loads(done.out)["topics"][1]["refused"] == ["no storage"]
     assert run("enable", "shop.*", "--wait").code == 2
     assert run("enable", "shop.a", "--yes").code == 2
+    assert run("enable", "shop.a", "--standing").code == 2
+    assert "come later" in run("enable", "shop.*", "--standing").out

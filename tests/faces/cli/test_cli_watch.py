@@ -200,6 +200,10 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
             "add city string; widen n (by clicks-value v2, id 3)",
         ),
         (events.SchemaRefused(**_BASE, refused={"n": "cannot narrow"}, cause=None), "n cannot narrow"),
+        (
+            events.EnableRefused(**_BASE, pattern="shop.*", reason="no storage"),
+            "no storage (the pattern shop.* matches it)",
+        ),
         (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3 skipped"),
         (
             events.GapDetected(**_BASE, missing={2: (10, 50)}),

@@ -135,6 +135,7 @@ def test_a_pattern_is_planned_without_a_host(
     text = repr(run("%topic enable 'shop.*' --exclude shop.b"))
     assert "1 topic would be enabled" in text
     assert "shop.b" not in text
+    assert "all that come later" in repr(run("%topic enable 'shop.*' --standing"))
     assert (hosts_started, set(bench.on)) == ([], {"clicks"})
     assert "2 topics enabled" in repr(run("%topic enable 'shop.*' --yes"))
     assert (hosts_started, set(bench.on)) == ([bench], {"clicks", "shop.a", "shop.b"})

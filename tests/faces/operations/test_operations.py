@@ -28,8 +28,10 @@ from tabletopic_kernel.faces.operations.operation import (
     summary_of,
 )
 from tabletopic_kernel.faces.operations.patterns import Enabling, Enablings
-from tabletopic_kernel.faces.operations.runs import Run, Runs, pause, resume
+from tabletopic_kernel.faces.operations.runs import Run, Runs, forget, patterns, pause, resume
 from tabletopic_kernel.faces.operations.topics import enable
+from tabletopic_kernel.host.topics import settings_topic
+from tabletopic_kernel.host.topics.standing_patterns import leave_off
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.events import Compacted, ErrorKind, Expired, OrphansRemoved, Replayed
@@ -37,8 +39,10 @@ from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.topics import hosts_table, status_facts, status_table
 from tabletopic_kernel.table.health import FileSizes, NextWork
 from tabletopic_kernel.workbench.hosts import HostStatus
+from tabletopic_kernel.workbench.peek.letters import Letters
 from tabletopic_kernel.workbench.plan import Plan
 from tests.faces.fake_workbench import SNAPSHOT, FakeTopic, FakeWorkbench, status
+from tests.host.test_settings_topic import Log
 
 _EVENT: dict[str, Any] = {"topic": "clicks", "at_ms": 1}
 REPLAYED = Replayed(**_EVENT, replay_id="r", rows=5, stayed={"avro_cut": 2})
@@ -200,6 +204,13 @@ CASES = (
         {"letters": 2, "rows": 1},
     ),
     Case(
+        "letters clicks -n 1",
+        ("letters", ("clicks", None, 1)),
+        ("peek clicks --partition 0 --from 7 -n 1 --raw",),
+        {"letters": 5},
+    ),
+    Case("letters clicks --drop", ("letters", ("clicks", None, 0)), ("nothing is dropped yet",), {}),
+    Case(
         f"compact clicks {_WHERE}",
         ("compact", ("clicks", "a > 7", 3.0)),
         ("40 files became 2: 1,000 rows", "3,000 deleted rows dropped, 2 delete files removed"),
@@ -343,6 +354,16 @@ def test_records_are_shown_in_a_cell_as_they_come(
     """Until the cell is interrupted."""
     assert word(bench, "peek clicks --follow") == "stopped following"
     assert '{"a": {"b": [1]}}' in capfd.readouterr().out
+
+
+def test_a_drop_of_no_letters_offers_nothing(
+    run: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that there are none, not that none is dropped yet."""
+    monkeypatch.setattr(FakeTopic, "letters", lambda topic, *_: Letters(topic.name, "t", 0, 1, [], []))
+    out = run("letters clicks --drop")[1]
+    assert "no dead letters" in out
+    assert "--yes" not in out
 
 
 def test_wrong_use(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
@@ -503,6 +524,37 @@ def test_a_pattern_enables_many(tmp_path: Path) -> None:
     assert enable.has_failed(outcome)
 
 
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """An empty settings topic."""
+    made = Log()
+    monkeypatch.setattr(settings_topic, "make_producer", lambda *_, **__: made)
+    monkeypatch.setattr(settings_topic, "Reader", lambda *_, **__: made)
+    return made
+
+
+def test_a_pattern_stays_for_topics_that_come_later(tmp_path: Path, log: Log) -> None:
+    """With --yes, even if there is none yet; it is listed with what became of its topics, and can end."""
+    bench = FakeWorkbench(tmp_path, broker=log)
+    given = {"commit_interval_ms": "1s"}
+    planned = enable(bench, "shop.*", given, "*test", standing=True)
+    assert (planned, patterns(bench)) == (Enablings([], done=False, standing=True), [])
+    assert "all that come later" in str(enable.text(planned, {})[-1])
+    made = enable(bench, "shop.*", given, "*test", yes=True, standing=True)
+    assert "as they come" in str(enable.text(made, {})[-1])
+    bench.there = dict.fromkeys(("shop.a", "shop.b", "shop.c", "shop.test", "clicks"), 1)
+    bench.on["shop.a"] = DesiredTopic(topic="shop.a")
+    leave_off(log, "shop.b")  # type: ignore[arg-type]
+    (one,) = patterns(bench)
+    assert (one.pattern, one.exclude, one.settings) == ("shop.*", ["*test"], {"commit_interval_ms": 1_000})
+    assert (one.enabled, one.disabled, one.others) == (["shop.a"], ["shop.b"], ["shop.c"])
+    head, *others = map(str, patterns.text([one], {}))
+    assert "shop.*, without *test: 1 enabled, set by" in head
+    assert [line.split()[0] for line in others] == ["shop.b", "shop.c"]
+    assert str(forget.text(forget(bench, "shop.*"), {})[0]).startswith("shop.* enables no more topics")
+    assert patterns(bench) == []
+
+
 def test_a_server_that_is_down_for_one_topic_keeps_no_other_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,6 +582,8 @@ def test_a_server_that_is_down_for_one_topic_keeps_no_other_out(
         ("*", {"table": "all"}, {}, "--table is for one topic"),
         ("clicks", {}, {"yes": True}, "go with a pattern"),
         ("clicks", {}, {"exclude": "x*"}, "go with a pattern"),
+        ("clicks", {}, {"standing": True}, "go with a pattern"),
+        ("shop .*", {}, {"standing": True}, "not a valid topic name"),
     ],
 )
 def test_enabling_by_pattern_has_limits(

@@ -76,6 +76,11 @@ def failed(topic: str, reason: str = "no such column", *, waits: bool = False) -
         (events.DeadLettered(**STAMP, counts={"corrupt": 3}), "dead_letters", "new dead letters: corrupt: 3"),
         (events.SchemaRefused(**STAMP, refused={"price": "is text"}, cause=None), "schema_refused", "price"),
         (events.GapDetected(**STAMP, missing={0: (1, 5)}), "gap", "clicks lost records: partition 0"),
+        (
+            events.EnableRefused(**STAMP, pattern="c*", reason="no storage"),
+            "not_enabled",
+            "clicks is not enabled: no storage (the pattern c* matches it)",
+        ),
         (events.Paused(**STAMP), None, ""),
     ],
 )

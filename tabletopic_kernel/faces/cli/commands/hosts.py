@@ -39,7 +39,7 @@ _POLL_S = 0.2
 _REOPEN_S = 2.0
 _LAST_WORDS_S = 0.5
 _ROUTINE = HEARTBEATS | {"FilesStaged"}
-_PROBLEMS = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
+_PROBLEMS = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused", "EnableRefused"})
 _LOG = logging.getLogger("tabletopic.serve")
 
 

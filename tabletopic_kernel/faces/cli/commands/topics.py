@@ -36,6 +36,7 @@ def enable(
     settings: topics.AllSettings,
     exclude: patterns.Exclude = "",
     yes: patterns.Yes = False,
+    standing: patterns.Standing = False,
     wait: Annotated[bool, Option("Wait until the table contains what the topic contains")] = False,
     timeout: Timeout = 300.0,
     as_json: Json = False,
@@ -43,7 +44,7 @@ def enable(
     """Enable a topic, and with ``wait`` wait until the table contains what the topic contains."""
     if wait and patterns.is_pattern(topic):
         raise UsageError("--wait is for one topic; `tabletopic status --watch` shows all")
-    desired = topics.enable(call.workbench, topic, settings, exclude, yes)
+    desired = topics.enable(call.workbench, topic, settings, exclude, yes, standing)
     if isinstance(desired, patterns.Enablings):
         show_result(call, topics.enable, desired, {}, as_json=as_json)
         return
