@@ -7,6 +7,7 @@ through a callback that runs while the client is polled.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import struct
@@ -42,21 +43,23 @@ class ConnectionErrors:
         if kind := _kind(error):
             self._newest[kind] = (time.monotonic(), _plain(error.str()))
 
-    def refused(self) -> tuple[str, str] | None:
-        """The newest refusal: "login" or "TLS", and the broker's or OpenSSL's message."""
+    def refused(self, within_s: float = math.inf) -> tuple[str, str] | None:
+        """The newest refusal in ``within_s``: "login" or "TLS", and the broker's or OpenSSL's message."""
+        since = time.monotonic() - within_s
         log = dict(self._newest)  # another thread may add to it
-        refusals = [(*log[kind], kind) for kind in ("login", "TLS") if kind in log]
+        refusals = [(*log[kind], kind) for kind in ("login", "TLS") if kind in log and log[kind][0] >= since]
         if not refusals:
             return None
         _, reason, kind = max(refusals)
         return kind, reason
 
-    def is_hopeless(self) -> bool:
-        """Whether a broker refused the client and none is left: no request will succeed."""
-        if self.refused() is None:
+    def is_hopeless(self, within_s: float = math.inf) -> bool:
+        """Whether, in ``within_s``, a broker refused the client and none is left: no request will succeed."""
+        if self.refused(within_s) is None:
             return False
+        lost_at, _ = self._newest.get("no broker", (None, ""))
         has_no_token = "token" in self._newest.get("login", (0.0, ""))[1].lower()
-        return has_no_token or "no broker" in self._newest
+        return has_no_token or (lost_at is not None and lost_at >= time.monotonic() - within_s)
 
     def forget(self) -> None:
         """A response arrived: forget earlier errors."""
