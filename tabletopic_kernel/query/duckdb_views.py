@@ -140,6 +140,7 @@ def dotted_place(*parts: str) -> str:
     return ".".join(map(quote, parts))
 
 
+@contextmanager
 def given(
     connection: duckdb.DuckDBPyConnection, names: Sequence[Name], frames: Mapping[str, Any]
 ) -> Iterator[None]:
