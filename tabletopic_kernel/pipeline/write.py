@@ -27,6 +27,7 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
@@ -106,11 +107,7 @@ class DataFileWriter:
         self.order = sort_order(metadata)
         self._locations = location_provider(metadata.location, properties)
         paths = parquet_path_to_id_mapping(chosen)  # ids of columns by path
-        metrics = compute_statistics_plan(chosen, properties)
-        for place in filter(None, map(paths.get, _DELTAS)):  # PyIceberg gives inner columns no bounds
-            if metrics[place].mode == MetricsMode(MetricModeTypes.COUNTS):
-                metrics[place] = replace(metrics[place], mode=MetricsMode(MetricModeTypes.FULL))
-        self._footers = Footers(metrics, paths)
+        self._footers = _footers(chosen, properties, paths)
         self._options = parquet_options(properties) | {
             "store_decimal_as_integer": True,
             "column_encoding": {path: how for path, how in _DELTAS.items() if path in paths},
@@ -226,6 +223,14 @@ class DataFileWriter:
                 for part in chain((first,), rest):
                     writer.write(part, row_group_size=self._row_group_rows)
             return writer.writer.metadata, stream.tell()
+
+
+def _footers(schema: Schema, properties: dict[str, str], paths: dict[str, int]) -> Footers:
+    metrics = compute_statistics_plan(schema, properties)
+    for place in filter(None, map(paths.get, _DELTAS)):  # PyIceberg gives inner columns no bounds
+        if metrics[place].mode == MetricsMode(MetricModeTypes.COUNTS):
+            metrics[place] = replace(metrics[place], mode=MetricsMode(MetricModeTypes.FULL))
+    return Footers(metrics, paths)
 
 
 class KeysWriter:
