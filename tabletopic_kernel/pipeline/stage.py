@@ -47,7 +47,7 @@ _NO_KEY: Final = "the record has no key, or a part of it is null; the table is k
 
 
 class StageTask:
-    """The function for ``mapInArrow``: batches of ``SOURCE_SCHEMA`` in, one pickled result out."""
+    """Batches of ``SOURCE_SCHEMA`` in, one pickled result out, as a batch."""
 
     def __init__(self, plan: StagePlan) -> None:
         self._topic, self._plan = plan.topic, pickle.dumps(plan)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -23,22 +24,24 @@ from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
     compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import parquet_options
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import native, parquet_options
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.footers import Footers
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import OwnSpec
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import location_provider
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import sort_error
 from tabletopic_kernel.model.columns.evolution import METADATA
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.pipeline.arrange import Partition, divided, permutation, sort_order
+from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE, Partition, divided, permutation, sort_order
 from tabletopic_kernel.pipeline.conform import file_schema
 
 
@@ -67,6 +70,7 @@ DELETED_KEYS = "_{}-keys.parquet"
 
 # Numbers that grow by a little: as differences they take less time and a fraction of the bytes (ADR 0038).
 _DELTAS: Final = dict.fromkeys((f"{METADATA}.offset", f"{METADATA}.timestamp"), "DELTA_BINARY_PACKED")
+_AT_ONCE: Final = 4  # files of one batch: half of a file's time is PyArrow's or the storage's (ADR 0038)
 _ROW_LIMITS = (TableProperties.PARQUET_PAGE_ROW_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT)
 
 
@@ -98,19 +102,17 @@ class DataFileWriter:
         assert chosen is not None, schema_id
         self.schema = chosen
         self.target = file_schema(chosen)
+        self._spec = OwnSpec.of(metadata.spec())
         self.spec_id = metadata.default_spec_id
         self.order = sort_order(metadata)
         self._locations = location_provider(metadata.location, properties)
-        self._paths = parquet_path_to_id_mapping(chosen)  # ids of columns by path
-        self._metrics = compute_statistics_plan(chosen, properties)
-        for place in filter(None, map(self._paths.get, _DELTAS)):  # PyIceberg gives inner columns no bounds
-            if self._metrics[place].mode == MetricsMode(MetricModeTypes.COUNTS):
-                self._metrics[place] = replace(self._metrics[place], mode=MetricsMode(MetricModeTypes.FULL))
+        paths = parquet_path_to_id_mapping(chosen)  # ids of columns by path
+        self._footers = _footers(chosen, properties, paths)
         self._options = parquet_options(properties) | {
             "store_decimal_as_integer": True,
-            "use_dictionary": [path for path in self._paths if path not in _DELTAS],
-            "column_encoding": {path: how for path, how in _DELTAS.items() if path in self._paths},
+            "column_encoding": {path: how for path, how in _DELTAS.items() if path in paths},
         }
+        self._dictionaries = [path for path in paths if path not in _DELTAS]
         self._row_group_rows = property_as_int(
             properties,
             TableProperties.PARQUET_ROW_GROUP_LIMIT,
@@ -135,7 +137,11 @@ class DataFileWriter:
         ``most``.
         """
         try:
-            return [self._write_file((part,), key) for key, part in self._divided(table, most)]
+            parts = list(self._divided(table, most))
+            if len(parts) == 1:
+                return list(map(self._write_part, parts))
+            with ThreadPoolExecutor(_AT_ONCE, "files") as pool:
+                return list(pool.map(self._write_part, parts))
         except (OSError, pa.ArrowException) as error:  # the second: of Azure's client
             if (trouble := sort_error(error, STORAGE, doing="could not write a data file: ")) is None:
                 raise
@@ -173,13 +179,19 @@ class DataFileWriter:
         """Each partition's rows, in the table's sort order: dividing keeps the order of rows."""
         order = permutation(table, self.order, self.schema)
         ordered = table if order is None else table.take(order)
-        return divided(ordered, self.metadata.spec(), self.schema, most)
+        return divided(ordered, self._spec, self.schema, most)
 
-    def _write_file(self, parts: Iterable[pa.Table], key: Partition | None) -> DataFile:
+    def _write_part(self, part: tuple[Partition | None, pa.Table]) -> DataFile:
+        key, rows = part
+        return self._write_file((rows,), key, dictionaries=len(rows) >= ROWS_PER_FILE)
+
+    def _write_file(
+        self, parts: Iterable[pa.Table], key: Partition | None, *, dictionaries: bool = True
+    ) -> DataFile:
         path = self._locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
         self.begun.append(path)
         try:
-            written, size = self._write_parquet(path, parts)
+            footer, size = self._write_parquet(path, parts, self._dictionaries if dictionaries else False)
         except BaseException:  # half a file, which nobody would read
             with suppress(OSError, pa.ArrowException):
                 self.io.delete(path)
@@ -194,22 +206,31 @@ class DataFileWriter:
             spec_id=self.spec_id,
             equality_ids=None,
             key_metadata=None,
-            **data_file_statistics_from_parquet_metadata(
-                written, self._metrics, self._paths
-            ).to_serialized_dict(),
+            **self._footers.statistics(footer),
         )
         file.spec_id = self.spec_id  # from_args leaves it out
         return file
 
-    def _write_parquet(self, path: str, parts: Iterable[pa.Table]) -> tuple[pq.FileMetaData, int]:
+    def _write_parquet(
+        self, path: str, parts: Iterable[pa.Table], dictionaries: list[str] | bool
+    ) -> tuple[pq.FileMetaData, int]:
         rest = iter(parts)
         first = next(rest)
         stream: Any = self.io.new_output(path).create(overwrite=True)
         with stream:
-            with pq.ParquetWriter(stream, first.schema, **self._options) as writer:
+            options = {**self._options, "use_dictionary": dictionaries}
+            with pq.ParquetWriter(native(stream), first.schema, **options) as writer:
                 for part in chain((first,), rest):
                     writer.write(part, row_group_size=self._row_group_rows)
             return writer.writer.metadata, stream.tell()
+
+
+def _footers(schema: Schema, properties: dict[str, str], paths: dict[str, int]) -> Footers:
+    metrics = compute_statistics_plan(schema, properties)
+    for place in filter(None, map(paths.get, _DELTAS)):  # PyIceberg gives inner columns no bounds
+        if metrics[place].mode == MetricsMode(MetricModeTypes.COUNTS):
+            metrics[place] = replace(metrics[place], mode=MetricsMode(MetricModeTypes.FULL))
+    return Footers(metrics, paths)
 
 
 class KeysWriter:

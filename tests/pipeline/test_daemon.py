@@ -1,7 +1,8 @@
-"""Tasks do not read again what lies on Python's path and is as it was."""
+"""What the daemon has loaded costs a task nothing."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.pipeline.worker.daemon import read_archives_once
+from tabletopic_kernel.pipeline.worker.daemon import load, read_archives_once
 
 
 @pytest.fixture
@@ -50,3 +51,12 @@ def test_an_archive_that_is_as_it_was_is_not_read_again(
     assert read == [str(archive)]
     for name in ("in_an_archive", "in_it_later"):
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_what_the_daemon_loads_is_not_searched_for_garbage() -> None:
+    """Spark's daemon collects after each task, which would take longer than a small batch."""
+    try:
+        load()
+        assert gc.get_freeze_count() > 50_000
+    finally:
+        gc.unfreeze()

@@ -282,9 +282,9 @@ def test_an_error_of_one_topic_is_a_value() -> None:
     sources: Any = [(Source(error), StageTask(plan(str(at)))) for at, error in enumerate(errors)]
     share = StagedOffsets({0: 0}, {0: 1})
     read = ReadTask(sources, [[(at, share) for at in range(5)]])
-    rows = pa.Table.from_batches(read(iter([pa.RecordBatch.from_pydict({"id": [0]})]))).to_pylist()
-    assert [row["batch"] for row in rows] == list(range(5))
-    found = [pickle.loads(row["result"]).error for row in rows]
+    batches, _, results = zip(*read([0]), strict=True)
+    assert batches == (0, 1, 2, 3, 4)
+    found = [pickle.loads(result).error for result in results]
     assert (found[0], found[3], str(found[4])) == (None, None, "the broker is away")
     assert str(found[1]).splitlines()[-1] == "ValueError: not a number"
     assert str(found[2]).splitlines()[-1] == "MemoryError"

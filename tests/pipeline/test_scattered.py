@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import SnapshotChange, snapshot_of, write
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.arrange import ScatteredError
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
@@ -24,9 +29,13 @@ from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.source import SOURCE
 
 
-def _plan(folder: Path, by: str) -> StagePlan:
+def _catalog(folder: Path) -> Catalog:
     properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-    catalog = open_catalog({"name": "lake", **properties})
+    return open_catalog({"name": "lake", **properties})
+
+
+def _plan(folder: Path, by: str) -> StagePlan:
+    catalog = _catalog(folder)
     settings = TopicSettings(value_format="string")
     schema = table_schema(Schema(NestedField(1, VALUE, StringType())), settings)
     table = TopicTable.create(
@@ -65,6 +74,22 @@ def test_rows_of_many_partitions_are_written_by_one_task(tmp_path: Path, tasks: 
     result = _staged(replace(_plan(tmp_path, "truncate(8, _kafka_value)"), tasks=tasks), records)
     assert (result.error, result.rows, len(result.files)) == (None, records, records)
     assert len(_files(tmp_path)) == records
+
+
+def test_a_commit_of_many_files_writes_blocks_of_entries(tmp_path: Path) -> None:
+    """PyIceberg's own writer compresses each entry alone, to several times the bytes."""
+    files = _staged(_plan(tmp_path, "truncate(8, _kafka_value)"), 250).files
+    table = _catalog(tmp_path).load_table(("default", "orders"))
+    ledger = Ledger("orders", "cluster", "topic-id", {0: 250}, 1, "first")
+    producer = snapshot_of(QuickTransaction(table), SnapshotChange(ledger, tuple(files)))
+    write(producer)
+    (manifest,) = producer.listed  # type: ignore[attr-defined]
+    with Path(manifest.manifest_path.removeprefix("file://")).open("rb") as stream:
+        assert [block.num_records for block in fastavro.block_reader(stream)] == [100, 100, 50]
+    entries = manifest.fetch_manifest_entry(table.io)
+    assert [(entry.data_file.file_path, entry.data_file.partition) for entry in entries] == [
+        (file.file_path, file.partition) for file in files
+    ]
 
 
 def test_files_say_how_long_they_are_and_have_offsets_as_differences(tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (ExecutorFactory, "_instance", _AtOnce()),
             (ExecutorFactory, "_instance_pid", os.getpid()),
             (storage, "ThreadPoolExecutor", _AtOnce),
+            (write, "ThreadPoolExecutor", _AtOnce),
             (serializers, "TableMetadataUtil", _Parsed),
             (write, "TableMetadataUtil", _Parsed),
             (states, "make_decoder", cached_decoder),

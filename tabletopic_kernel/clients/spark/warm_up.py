@@ -19,7 +19,7 @@ _LIMIT_S = 120
 def warm_up_workers(session: SparkSession) -> None:
     """Run the smallest job, so that the first batch finds Python workers; raises RetryableError."""
     try:
-        session.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect()
+        session.sparkContext.parallelize(range(1), 1).mapPartitions(lambda numbers: numbers).collect()
     except Exception as error:  # Py4J wraps what the JVM throws
         raise RetryableError(f"Spark did not warm up: {text_of(error)}") from error
 

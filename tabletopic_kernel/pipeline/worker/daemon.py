@@ -8,6 +8,7 @@ On a cluster, it exits at once if its versions are not the host's (``clients/spa
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -52,6 +53,7 @@ def load() -> None:
         check_versions(wanted)
     importlib.import_module("tabletopic_kernel.pipeline.stage")
     importlib.import_module("tabletopic_kernel.local.crash_points").obey()
+    gc.freeze()  # a worker collects garbage after each task, and what is loaded here is none (ADR 0036)
 
 
 if __name__ == "__main__":

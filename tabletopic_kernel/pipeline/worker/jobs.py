@@ -8,11 +8,9 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Final
 
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
@@ -27,7 +25,6 @@ _AT_ONCE: Final = 2
 _SUSPECTS_AT_ONCE: Final = 1  # besides: they may wait for a dead store for a minute, and hold up nobody else
 _POOL: Final = "topics"  # of Spark's scheduler: a notebook's queries do not hold up batches
 _NAMED: Final = 3  # topics in a job's description
-_RESULTS: Final = "batch int, seconds double, result binary"
 
 
 class GivenUpError(Exception):
@@ -35,9 +32,9 @@ class GivenUpError(Exception):
 
 
 class ReadTask:
-    """The function for ``mapInArrow``: the number of a task in, the result of ``stage`` for each share out.
-
-    ``sources``: of each batch, with what stages it. An error of one is a value (``StageTask``).
+    """The function for ``mapPartitions``: the number of a task in; for each share its batch, seconds, and the
+    pickled ``StageResult`` out. ``sources``: of each batch, with what stages it. An error of one is a value
+    (``StageTask``).
     """
 
     def __init__(
@@ -47,16 +44,12 @@ class ReadTask:
     ) -> None:
         self._sources, self._tasks = sources, tasks
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, numbers: Iterable[int]) -> Iterator[tuple[int, float, bytes]]:
         """Read the shares one after the other, and stage their records."""
-        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         for at, share in (piece for number in numbers for piece in self._tasks[number]):
             (source, stage), began = self._sources[at], time.monotonic()
             for answer in stage(source.read(share)):
-                seconds = time.monotonic() - began
-                yield pa.RecordBatch.from_pydict(
-                    {"batch": pa.array([at], pa.int32()), "seconds": [seconds], "result": answer.column(0)}
-                )
+                yield at, time.monotonic() - began, answer.column(0)[0].as_py()
 
 
 @dataclass(eq=False)
@@ -69,16 +62,17 @@ class Job:
 
     def run(self) -> list[StageResult]:
         """The result of each batch; raises what Spark raises if the job fails as a whole."""
-        spark, tasks = self.batches[0].spark, spread(self.batches, self.cores)
+        context, tasks = self.batches[0].spark.sparkContext, spread(self.batches, self.cores)
         names = [batch.topic for batch in self.batches]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        spark.sparkContext.setJobGroup(self.id, f"batches of {', '.join(names[:_NAMED])}{more}")
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-        read: Any = ReadTask([(batch.source, batch.stage) for batch in self.batches], tasks)
+        context.setJobGroup(self.id, f"batches of {', '.join(names[:_NAMED])}{more}")
+        context.setLocalProperty("spark.scheduler.pool", _POOL)
+        read = ReadTask([(batch.source, batch.stage) for batch in self.batches], tasks)
+        numbers = context.parallelize(range(len(tasks)), len(tasks))  # a frame would be planned (ADR 0036)
         totals, costs = [StageResult() for _ in self.batches], [0.0] * len(self.batches)
-        for row in spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, _RESULTS).collect():
-            totals[row["batch"]].add(row["result"])
-            costs[row["batch"]] += row["seconds"]
+        for at, seconds, result in numbers.mapPartitions(read).collect():
+            totals[at].add(result)
+            costs[at] += seconds
         for batch, cost_s in zip(self.batches, costs, strict=True):
             batch.cost_s = cost_s
         return totals

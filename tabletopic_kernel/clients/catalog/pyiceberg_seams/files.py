@@ -78,6 +78,11 @@ class _Counted:
         self.close()
 
 
+def native(stream: OutputStream) -> Any:
+    """PyArrow's stream, to which its writers write without Python; ``stream`` is to be closed."""
+    return stream._stream if isinstance(stream, _Counted) else stream
+
+
 class _OutputFile(PyArrowFile):
     """A file that knows its length once written; PyIceberg would ask the storage for it."""
 

@@ -22,6 +22,7 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestWriter,
     ManifestWriterV2,
 )
 from pyiceberg.partitioning import PartitionSpec
@@ -30,7 +31,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles, _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import has_files
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import has_files, in_blocks
 from tabletopic_kernel.clients.storage.position_deletes import partition_of, write_positions
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Positions
@@ -69,6 +70,8 @@ def snapshot_of(transaction: Transaction, change: SnapshotChange) -> SnapshotPro
         producer = ChangeSnapshot.of(transaction, change)
     for file in change.add:
         producer.append_data_file(file)
+    new_writer = producer.new_manifest_writer
+    producer.new_manifest_writer = lambda spec: in_blocks(new_writer(spec))  # type: ignore[method-assign]
     _remember_manifests(producer)
     return producer
 
@@ -192,9 +195,10 @@ class ChangeSnapshot(_OverwriteFiles):
         kept = [manifest for manifest in manifests if manifest.manifest_path not in replaced]
         return [*kept, writer.to_manifest_file()]
 
-    def _deletes_writer(self, spec: PartitionSpec) -> _DeletesWriter:
+    def _deletes_writer(self, spec: PartitionSpec) -> ManifestWriter:
         output = self.new_manifest_output()
-        return _DeletesWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
+        writer = _DeletesWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
+        return in_blocks(writer)
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         added, deleted = self._added_data_files, self._deleted_data_files

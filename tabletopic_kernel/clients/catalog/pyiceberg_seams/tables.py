@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary, ref
 
 from pydantic import BaseModel
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table, TableProperties, Transaction
@@ -40,7 +41,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 from pyiceberg.typedef import EMPTY_DICT, UTF8, Properties
 
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import copy_as, own_snapshot
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import OwnSpec, copy_as, own_snapshot
 from tabletopic_kernel.model.errors import ActionNeededError
 
 _HISTORY = ("snapshots", "snapshot_log", "metadata_log")
@@ -60,6 +61,9 @@ class _Cheap(TableMetadataCommonFields):
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
         return next((s for s in reversed(self.snapshots) if s.snapshot_id == snapshot_id), None)
+
+    def spec(self) -> PartitionSpec:
+        return OwnSpec.of(super().spec())
 
     def __eq__(self, other: object) -> bool:
         """Also to PyIceberg's."""
