@@ -11,7 +11,6 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.table_columns import table_schema
@@ -22,11 +21,11 @@ from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.table.schemas.registered import whole_writer
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.source import SOURCE
+from tests.table.samples import sqlite_catalog
 
 
 def _plan(folder: Path, by: str) -> StagePlan:
-    properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-    catalog = open_catalog({"name": "lake", **properties})
+    catalog = sqlite_catalog(folder)
     settings = TopicSettings(value_format="string")
     schema = table_schema(Schema(NestedField(1, VALUE, StringType())), settings)
     table = TopicTable.create(
