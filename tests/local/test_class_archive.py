@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -64,21 +63,6 @@ def test_an_archive_fits_one_jdk_jars_and_place(tmp_path: Path) -> None:
     begun.mkdir()
     class_archive.ensure(java, jars, lambda _: None)
     assert not begun.exists()
-
-
-def test_spark_installed_again_has_its_own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM takes no archive of files with another time, even if nothing else has changed."""
-    jars = tmp_path / "spark" / "jars"
-    jars.mkdir(parents=True)
-    core = jars / "core.jar"
-    core.write_bytes(b"the same")
-    monkeypatch.setattr(class_archive, "spark_home", lambda: tmp_path / "spark")
-    java = _no_java(tmp_path)
-    before = class_archive._key(java, [])
-    os.utime(core, (1, 1))
-    after = class_archive._key(java, [])
-    assert before != after
-    assert before.partition("-")[0] == after.partition("-")[0]  # so that the older one goes
 
 
 def test_who_makes_it_ends_with_its_host() -> None:

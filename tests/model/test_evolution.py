@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -41,6 +41,8 @@ ROOM = {
     (DecimalType(9, 2), DecimalType(12, 3)),
     (FixedType(4), BinaryType()),
 }
+
+FEW = settings(max_examples=40)
 
 
 def _schema(*columns: tuple[str, IcebergType, bool]) -> Schema:
@@ -101,6 +103,7 @@ def _structs(draw: st.DrawFn, depth: int = 2) -> StructType:
 _SCHEMAS = _structs().map(lambda struct: Schema(*struct.fields))
 
 
+@FEW
 @given(_SCHEMAS)
 def test_a_new_table_covers_its_own_schema(writer: Schema) -> None:
     """A table made from a schema needs no change to take that schema's records."""
@@ -145,6 +148,7 @@ def _versions(draw: st.DrawFn) -> tuple[Schema, Schema, int]:
     return Schema(*first.fields), Schema(*second.fields), len(widened)
 
 
+@FEW
 @given(_versions())
 def test_evolution_settles_after_one_round(versions: tuple[Schema, Schema, int]) -> None:
     """Each wider type widens its column; then both versions fit without a further change."""
@@ -158,6 +162,7 @@ def test_evolution_settles_after_one_round(versions: tuple[Schema, Schema, int])
     assert _evolve(schema, first)[2] == {}
 
 
+@FEW
 @given(_SCHEMAS, _SCHEMAS)
 def test_what_does_not_fit_changes_nothing_twice(first: Schema, second: Schema) -> None:
     """Whatever the two have to do with each other, the second round has no change."""
@@ -165,6 +170,7 @@ def test_what_does_not_fit_changes_nothing_twice(first: Schema, second: Schema) 
     assert _evolve(schema, second) == (schema, [], refused)
 
 
+@FEW
 @given(_SCHEMAS, _SCHEMAS)
 def test_field_ids_stay_and_are_unique(first: Schema, second: Schema) -> None:
     """A column keeps its id for ever, new ones get ids that were never used."""
