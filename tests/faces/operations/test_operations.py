@@ -30,7 +30,7 @@ from tabletopic_kernel.faces.operations.operation import (
 from tabletopic_kernel.faces.operations.patterns import Enabling, Enablings
 from tabletopic_kernel.faces.operations.runs import Run, Runs, pause, resume
 from tabletopic_kernel.faces.operations.topics import enable
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.events import Compacted, ErrorKind, Expired, OrphansRemoved, Replayed
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -38,7 +38,7 @@ from tabletopic_kernel.render.topics import hosts_table, status_facts, status_ta
 from tabletopic_kernel.table.health import FileSizes, NextWork
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.plan import Plan
-from tests.faces.fake_workbench import SNAPSHOT, FakeTopic, FakeWorkbench, status
+from tests.faces.fake_workbench import SNAPSHOT, FakeWorkbench, status
 
 _EVENT: dict[str, Any] = {"topic": "clicks", "at_ms": 1}
 REPLAYED = Replayed(**_EVENT, replay_id="r", rows=5, stayed={"avro_cut": 2})
@@ -500,26 +500,6 @@ def test_a_pattern_enables_many(tmp_path: Path) -> None:
     assert "nothing is changed yet" in str(enable.text(outcome, {})[-1])
     outcome = enable(bench, "*", {}, "*test", yes=True)
     assert (outcome, set(bench.on)) == (Enablings(expected, done=True), {"clicks", "shop.a"})
-    assert enable.has_failed(outcome)
-
-
-def test_a_server_that_is_down_for_one_topic_keeps_no_other_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That topic is named with the error, the others are enabled, and the outcome is a failure."""
-    bench = FakeWorkbench(tmp_path, there={"a": 1, "b": 1, "c": 1})
-    bench.on, bench.plans = {}, {name: Plan(name, f"default.{name}", True) for name in "abc"}
-    enable_one = FakeTopic.enable
-
-    def with_b_down(topic: FakeTopic, *given: Any) -> Any:
-        if topic.name == "b":
-            raise RetryableError("the registry does not respond")
-        return enable_one(topic, *given)
-
-    monkeypatch.setattr(FakeTopic, "enable", with_b_down)
-    outcome = enable(bench, "*", {}, yes=True)
-    assert set(bench.on) == {"a", "c"}
-    assert "b cannot be enabled: the registry does not respond" in str(enable.text(outcome, {})[-1])
     assert enable.has_failed(outcome)
 
 
