@@ -193,9 +193,17 @@ def test_a_wrong_condition_is_refused(where: str) -> None:
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 # A second each: what never arrived is to the host as an answer that was lost, with the rows of a refusal.
 @pytest.mark.parametrize(
-    "fault", [answer_lost, pytest.param(never_arrived, marks=pytest.mark.integration), refused]
+    ("fault", "dies"),
+    [
+        (answer_lost, False),
+        (answer_lost, True),
+        (refused, False),
+        *(
+            pytest.param(*one, marks=pytest.mark.integration)
+            for one in ((refused, True), (never_arrived, False), (never_arrived, True))
+        ),
+    ],
 )
-@pytest.mark.parametrize("dies", [False, True])
 def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, dies: bool) -> None:
     """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
     coordinator = with_letters(rig)
