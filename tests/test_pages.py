@@ -100,10 +100,9 @@ def test_commands_are_accepted(block: str) -> None:
             assert find_spec(words[2])
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_in_a_sentence_exist(page: str) -> None:
+def test_commands_in_a_sentence_exist() -> None:
     """A command between backquotes has that name and those options."""
-    for code in _CODE.findall(prose(page)):
+    for code in (code for page in PAGES for code in _CODE.findall(prose(page))):
         if re.match(r"(tabletopic|%topic|%%?lake|%dashboard) [a-z]", code):
             check(" ".join(code.split()).replace("…", "").replace("[", "").replace("]", "").rstrip("?"))
 
@@ -134,6 +133,7 @@ def settings() -> frozenset[str]:
     return frozenset(name for kind in kinds for name in kind.model_fields)
 
 
+@cache
 def resembles_a_setting(name: str) -> list[str]:
     """The settings that a reader may take a name for which is none: both have several words."""
     several = [one for one in settings() if "_" in one]
@@ -141,13 +141,12 @@ def resembles_a_setting(name: str) -> list[str]:
     return [] if known else difflib.get_close_matches(name, several, cutoff=0.8)
 
 
-@pytest.mark.parametrize("page", DOCUMENTS)
-def test_settings_in_a_sentence_exist(page: str, tmp_path: Path) -> None:
+def test_settings_in_a_sentence_exist(tmp_path: Path) -> None:
     """What resembles a setting, or is called one, is one; and what is assigned to it is allowed."""
-    found = prose(page)
+    found = "\n".join(map(prose, DOCUMENTS))
     assert {name for name in re.findall(r"`([a-z_]+)`", found) if resembles_a_setting(name)} == set()
     assert set(re.findall(r"\bsettings? `([a-z_]+)`", found)) <= settings()
-    for key, value in re.findall(r"`([a-z_]+) = ([^`]+)`", found):
+    for key, value in set(re.findall(r"`([a-z_]+) = ([^`]+)`", found)):
         if key in sections.TopicSettings.model_fields:
             (tmp_path / "tabletopic.toml").write_text(f"[topics.clicks]\n{key} = {value}")
             load_settings(environ={}, cwd=tmp_path)
@@ -198,8 +197,8 @@ def test_python_uses_names_that_exist(block: str) -> None:
     check_names(f"{{{block}}}" if entries else plain_python(block))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_python_in_a_sentence_uses_names_that_exist(page: str) -> None:
+def test_python_in_a_sentence_uses_names_that_exist() -> None:
     """So does what is between backquotes."""
-    for code in re.findall(r"`((?:workbench|Workbench\(\))\.[^`]+)`", prose(page)):
-        check_names(code)
+    for page in PAGES:
+        for code in re.findall(r"`((?:workbench|Workbench\(\))\.[^`]+)`", prose(page)):
+            check_names(code)

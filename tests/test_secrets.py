@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import stat
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -261,12 +260,4 @@ def test_spark_is_started_without_secrets_on_its_command_line(
     assert properties[0] == r"spark.a.secret=\ hunter2\=x\:\n\u6771"
     assert "hunter2" not in properties[1]
     assert seen.files["jvm.options"] == "'-Djavax.net.ssl.trustStorePassword=hunter2 b'\"'\"'c'"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_jvm_that_runs_is_not_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A person's own session is used."""
-    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace())
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: sys.exit("started"))
-    launch({}, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -10,8 +10,6 @@ import pytest
 from docs import sizing
 from docs.sizing import Case, need
 
-MIB = 1024**2
-
 
 def test_sizes_by_hand() -> None:
     """100,000 records/s of 4 + 1 µs need a core, half idle; commits are early; S3 Tables for a month."""
@@ -56,10 +54,3 @@ def test_more_records_never_need_less() -> None:
         assert more.memory_gib >= less.memory_gib
         assert more.files >= less.files
         assert more.topics * 20 >= more.cores
-
-
-def test_own_figures_count(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each assumption is an option of the command."""
-    sizing.main(["--mib-per-second", "100", "--record-bytes", "104.8576", "--cpu-us", "8", "--busy", "1"])
-    told = dict(line.split() for line in capsys.readouterr().out.splitlines())
-    assert (told["records"], told["cores"]) == ("1,000,000", "10")

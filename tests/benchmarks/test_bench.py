@@ -6,18 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 from pyiceberg.types import StringType
 
-from benchmarks import aging, measure, wide
+from benchmarks import aging, wide
 from benchmarks.day import rates
 from benchmarks.load import FORMATS, Format, Load, encoder
 from benchmarks.peers.site import columns
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
-from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
-from tabletopic_kernel.table.expiry import Retention
-from tabletopic_kernel.table.topic_table import TopicTable
 
 
 @pytest.mark.parametrize("what", [what for what in FORMATS if what != "wide"])
@@ -46,18 +42,6 @@ def test_every_format_tells_the_same_events(what: Format) -> None:
             assert round(row["event_time"].timestamp() * 1000) == event.value["event_time"]
 
 
-def test_what_a_compaction_costs_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In files of a table with the columns of the load; the figure is a time, and a small one."""
-    monkeypatch.setattr(measure, "_SMALL_FILES", 2)
-    encode = encoder("avro", 7)
-    load = Load("load", "avro", 7, [(e.key, encode(e.value)) for e in Clickstream(7, "v1").events(500)])
-    schema = assign_fresh_schema_ids(load.decoder(Schema()).iceberg_schema)
-    catalog = open_catalog({"type": "sql", "uri": "sqlite:///:memory:", "warehouse": f"file://{tmp_path}"})
-    table = create_table(catalog, ("default", "load"), schema, PartitionSpec(), {})
-    assert 0 < measure.cpu_of_rewriting(TopicTable(table).plan(), load) < 10_000
-    catalog.close()
-
-
 def test_wide_events_have_a_hundred_columns() -> None:
     """Decoded as a worker does it, every value is what was encoded."""
     events = list(wide.events(200))
@@ -66,28 +50,6 @@ def test_wide_events_have_a_hundred_columns() -> None:
     assert refused == []
     assert rows.to_pylist() == events
     assert len(rows.schema) == len(columns("wide").fields) == 100
-
-
-def test_a_table_that_is_maintained_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files and snapshots are few, and every row is there; without there is one of each for a commit."""
-    for name, value in (
-        ("EACH_COMMITS", 15),
-        ("_SAMPLES", 1),
-        ("_TRIES", 1),
-        ("_RETENTION", Retention(0, 10)),
-    ):
-        monkeypatch.setattr(aging, name, value)
-    found = {}
-    for maintained, commits in ((True, 40), (False, 4)):
-        folder = tmp_path / str(maintained)
-        folder.mkdir()
-        one = aging.age(folder, commits, maintained=maintained)
-        assert one.rows == commits * 200
-        assert not (folder / "fresh").exists()
-        found[maintained] = one.samples[-1]
-    assert (found[False].data_files, found[False].snapshots) == (4, 5)
-    assert found[True].data_files < 12
-    assert found[True].snapshots < 30
 
 
 def test_the_work_of_a_commit_is_counted(tmp_path: Path) -> None:

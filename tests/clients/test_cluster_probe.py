@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +14,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.clients.spark import cluster_probe
-from tabletopic_kernel.clients.spark import launch as spark_launch
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.environment import completed
@@ -78,116 +75,6 @@ def test_nothing_is_tried_locally(master: str, tmp_path: Path, monkeypatch: pyte
     assert workbench.tried == []
     assert cluster_probe.__name__ not in sys.modules
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("warehouse", "tried"), [("lake", ["lake"]), ("s3://lake", ["s3://lake"]), ("", [])])
-def test_where_tried(
-    warehouse: str, tried: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In object stores and in folders, also those below the working one; not where a catalog chooses."""
-    found: list[str] = []
-    compared: list[object] = []
-    monkeypatch.setattr(cluster_probe, "check_executors", compared.append)
-    monkeypatch.setattr(cluster_probe, "check_shared_storage", lambda *call: found.append(call[2]))
-    workbench = Bench(tmp_path, warehouse=warehouse)
-    workbench.check_cluster = partial(Workbench.check_cluster, workbench)  # type: ignore[method-assign]
-    assert workbench.host_spark() == "session"
-    assert (found, compared) == (tried, ["session"])
-
-
-def test_topics_that_wait_for_a_trial_take_its_outcome(tmp_path: Path) -> None:
-    """A cluster that runs nothing keeps a host of many topics for one wait, not for one each."""
-    may_end, workbench = threading.Event(), Bench(tmp_path)
-
-    class Counted:
-        """A lock that signals when both threads have arrived."""
-
-        lock, asked = threading.Lock(), threading.Semaphore(0)
-
-        def __enter__(self) -> None:
-            self.asked.release()
-            self.lock.acquire()
-
-        def __exit__(self, *_: object) -> None:
-            self.lock.release()
-
-    def nothing() -> None:
-        assert may_end.wait(240)
-        raise RetryableError("has run nothing")
-
-    workbench.outcome = nothing
-    workbench._probing = Counted()  # type: ignore[assignment]
-    told: list[str] = []
-
-    def topic() -> None:
-        try:
-            workbench.host_spark()
-        except RetryableError as error:
-            told.append(str(error))
-
-    topics = [threading.Thread(target=topic) for _ in range(3)]
-    for thread in topics:
-        thread.start()
-    for _ in topics:
-        assert Counted.asked.acquire(timeout=240)
-    may_end.set()
-    for thread in topics:
-        thread.join(240)
-    assert told == ["has run nothing"] * 3
-    assert len(workbench.tried) == 1
-
-
-def test_what_a_probe_finds_and_what_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One executor that writes elsewhere is enough; nothing stays, on a full disk neither."""
-    ran: Any = lambda work, number: work(number)  # noqa: E731
-
-    def run(_: object, work: Any, tasks: int) -> list[Any]:
-        return [ran(work, number) for number in range(tasks)]
-
-    def full(_: object, place: str, text: bytes) -> None:
-        Path(place).touch()
-        raise OSError(28, "No space left on device")
-
-    def check(place: Path) -> None:
-        cluster_probe.check_shared_storage(session, {}, str(place))
-
-    monkeypatch.setattr(cluster_probe, "_run", run)
-    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    check(tmp_path)
-    ran = lambda work, number: ("m1", "") if number else work(number)  # noqa: E731
-    with pytest.raises(ActionNeededError, match=r"do not write where this host reads.*on m1"):
-        check(tmp_path)
-    ran = lambda *_: pytest.fail("tried")  # noqa: E731
-    file = tmp_path / "lake"  # what this process cannot write is not tried, as with lent credentials
-    file.touch()
-    check(file)
-    file.unlink()
-    ran = lambda *_: ("m1", "")  # noqa: E731
-    monkeypatch.setattr(cluster_probe, "_write", full)
-    check(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) -> None:
-    """Its log knows why; of the log only what is new counts."""
-    log = tmp_path / "spark.log"
-    log.write_text("ERROR X: Application has been killed. Reason: of yesterday\n")
-    known = log.stat().st_size
-    gone = RuntimeError(
-        "An error occurred while calling None.a.B.\n: java.lang.IllegalStateException: Cannot "
-        "call methods on a stopped SparkContext.\n\tat c.D(E.java:1)"
-    )
-    assert "yesterday" not in str(spark_launch.not_started(gone, MASTER, log, known))
-    with log.open("a") as more:
-        more.write("ERROR X: Application has been killed. Reason: All masters are unresponsive! Giving up.\n")
-    error = spark_launch.not_started(gone, MASTER, log, known)
-    assert isinstance(error, RetryableError)
-    assert f"{MASTER} does not respond, or has ended this application (All masters are unres" in str(error)
-    other = spark_launch.not_started(
-        RuntimeError("An error occurred while calling x.\n: y: bad\n\tat z"), "y", log, 0
-    )
-    assert isinstance(other, SettingsError)
-    assert str(other) == f"Spark did not start (y: bad); see {log}"
 
 
 @pytest.fixture(scope="module")

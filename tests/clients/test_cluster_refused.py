@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.doctor.run import run_checks
@@ -26,24 +25,6 @@ def test_no_host_is_made_where_executors_reach_nothing(tmp_path: Path) -> None:
     workbench = Workbench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
     with pytest.raises(SettingsError, match=r"shared_files.*; .*shared_network"):
         workbench.host()
-
-
-def test_enable_and_plan_refuse_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever switches a topic on is told the same."""
-    from tabletopic_kernel.workbench.topics import planning as check
-
-    monkeypatch.setattr(check, "plan_enable", lambda *_: check.Plan("clicks", "default.clicks", creates=True))
-
-    class Bench(Workbench):
-        def desired_topics(self) -> dict[str, DesiredTopic]:
-            return {}
-
-    workbench = Bench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
-    refused = workbench.plan("clicks").refused
-    assert [("shared_files" in one, "shared_network" in one) for one in refused] == [
-        (True, False),
-        (False, True),
-    ]
 
 
 def test_doctor_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hive_metastore.ttypes import LockState, ShowLocksResponse, ShowLocksResponseElement
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
-from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
-from tabletopic_kernel.table.topic_table import TopicTable
+from tabletopic_kernel.model.errors import RetryableError
 
 NO_LOCK = "Failed to acquire lock for ('default', 'clicks'), state: 2"
 
@@ -56,22 +51,3 @@ def test_the_holder_is_named() -> None:
     assert "owner unknown" in told(metastore(lambda: None))
     error = CommitFailedException("Requirement failed: branch main has changed")
     assert lock_trouble(error, metastore(list), ("default", "clicks")) is None
-
-
-@pytest.mark.parametrize(("text", "kind"), [(NO_LOCK, RetryableError), ("main has changed", HeadMovedError)])
-def test_locked_tables_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: type[Exception]
-) -> None:
-    """It was tried again at once and without end, and nobody was told why."""
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("default")
-    table = TopicTable(catalog.create_table(("default", "clicks"), Schema()))
-
-    def refuse(*_: object) -> None:
-        raise CommitFailedException(text)
-
-    monkeypatch.setattr(catalog, "commit_table", refuse)
-    with pytest.raises(kind) as raised:
-        table.evolve(None, {}, epoch=1)
-    assert type(raised.value) is kind
-    catalog.close()

@@ -12,9 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka import broker as kafka
-from tabletopic_kernel.clients.kafka import broker as questions
 from tabletopic_kernel.clients.kafka import connection, offsets
-from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
 
@@ -115,54 +114,6 @@ def test_offsets_are_asked_again_after_a_stall(broker_of: Clients, codes: list[i
     assert asked == [[0, 1]] + [[1]] * len(codes)
 
 
-def test_clients_do_not_pile_up_without_leaders(broker_of: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new client finds none either; once there is a leader, a client that does not find it is replaced."""
-    partition = SimpleNamespace(leader=-1)
-    metadata = SimpleNamespace(
-        topics={"clicks": SimpleNamespace(partitions={0: partition})}, brokers={1: "the other one"}
-    )
-    made: list[Admin] = []
-
-    def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
-        works = len(made) > 1 and partition.leader in metadata.brokers
-        outcome = 7 if works else error(KafkaError._NOENT, "No leaders found")
-        return {one: _offset(outcome) for one in partitions}
-
-    def make_admin() -> Admin:
-        made.append(Admin(list_offsets=list_offsets, list_topics=lambda timeout: metadata))
-        return made[-1]
-
-    monkeypatch.setattr(offsets, "TIMEOUT_S", 0.01)
-    monkeypatch.setattr(connection, "TIMEOUT_S", 0.01)
-    broker = broker_of(make_admin)
-    for partition.leader in (-1, -1, 2):  # the broker of the last is not online
-        with pytest.raises(RetryableError, match="No leaders found"):
-            broker._offsets("clicks", [0], OffsetSpec.latest())
-    assert len(made) == 1
-    partition.leader = 1
-    assert broker._offsets("clicks", [0], OffsetSpec.latest()) == {0: 7}
-    assert len(made) == 2
-
-
-def test_offsets_that_never_come_are_an_error(broker_of: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After one more try, or when the time is over."""
-    asked: list[int] = []
-    code = KafkaError._TRANSPORT
-
-    def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
-        asked.append(len(partitions))
-        return {one: _offset(error(code)) for one in partitions}
-
-    broker = broker_of(list_offsets=list_offsets)
-    with pytest.raises(RetryableError, match="does not respond"):
-        broker._offsets("clicks", [0, 1], OffsetSpec.latest())
-    assert asked == [2, 2]
-    code = KafkaError.NOT_LEADER_FOR_PARTITION
-    monkeypatch.setattr(offsets, "TIMEOUT_S", 0.0)
-    with pytest.raises(RetryableError, match="does not respond"):
-        broker._offsets("clicks", [0, 1], OffsetSpec.latest())
-
-
 @pytest.mark.parametrize("ask", ["facts", "topic_id"])
 def test_a_name_that_kafka_cannot_have_is_not_asked_for(broker_of: Clients, ask: str) -> None:
     """It is a mistake of the person, and no broker that does not respond."""
@@ -171,59 +122,6 @@ def test_a_name_that_kafka_cannot_have_is_not_asked_for(broker_of: Clients, ask:
         getattr(broker, ask)("no'such")
     with pytest.raises(UsageError, match="not a valid topic name"):
         broker.ensure_topic("no'such", 1, {})
-
-
-MISSING = coming(error(KafkaError.UNKNOWN_TOPIC_OR_PART))
-
-
-def test_a_topic_is_missing_only_if_it_stays_so(broker_of: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new topic reaches the brokers after its creator has its response."""
-    monkeypatch.setattr(questions, "_ABSENT_S", 240.0)
-    answers = iter([MISSING, MISSING, coming(SimpleNamespace(topic_id="an id"))])
-    broker = broker_of(describe_topics=lambda _, **__: {"new": next(answers, MISSING)})
-    assert broker.topic_id("new") == "an id"
-    monkeypatch.setattr(questions, "_ABSENT_S", 0.3)
-    with pytest.raises(UnknownTopicError, match="there is no topic 'new'"):
-        broker.topic_id("new")
-
-
-def test_a_topic_is_gone_only_if_not_listed(broker_of: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status would say that it no longer exists, or that nothing is enabled."""
-    there = coming(SimpleNamespace(topic_id="an id", partitions=[SimpleNamespace(id=0)]))
-    empty = coming(SimpleNamespace(topic_id="an id", partitions=[]))
-    answers = {"late": iter([MISSING, empty, there]), "gone": iter([MISSING])}
-    broker = broker_of(
-        list_offsets=lambda asked, **_: dict.fromkeys(asked, _offset(7)),
-        list_topics=lambda **_: SimpleNamespace(topics={"late": None}),
-        describe_topics=lambda asked, **_: {name: next(answers[name]) for name in asked.topic_names},
-    )
-    assert broker.ends(["late", "gone"]) == {"late": kafka.TopicEnds("an id", {0: 7})}
-    monkeypatch.setattr(questions, "TIMEOUT_S", 0.0)
-    answers["late"] = iter([MISSING] * 9)
-    with pytest.raises(RetryableError, match="lists late, but does not describe it"):
-        broker.ends(["late"])
-
-
-def test_a_topic_is_created_once_brokers_are_there(
-    broker_of: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker that was too slow for a moment is fenced, and the only one of a local stack."""
-    fenced = coming(error(KafkaError.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced"))
-    answers = iter([fenced, fenced, coming(None)])
-    asked: list[str] = []
-
-    def create_topics(new: list[Any], request_timeout: float) -> dict[str, Future[Any]]:
-        asked.append(new[0].topic)
-        return {new[0].topic: next(answers, fenced)}
-
-    broker = broker_of(create_topics=create_topics)
-    broker.topics = list  # type: ignore[method-assign]
-    broker.end_offsets = lambda topics: {name: {} for name in topics}  # type: ignore[method-assign]
-    broker.ensure_topic("new", 1, {})
-    assert asked == ["new"] * 3
-    monkeypatch.setattr(connection, "TIMEOUT_S", 0.05)
-    with pytest.raises(RetryableError, match="All brokers are currently fenced"):
-        broker.ensure_topic("new", 1, {})
 
 
 def test_a_connection_that_is_lost_under_way_is_made_again(broker_of: Clients) -> None:

@@ -111,34 +111,3 @@ def test_a_range_that_never_comes_is_an_error(
     with pytest.raises(RetryableError, match=told), Reader({}, "waits") as reader:
         list(reader.read_range("clicks", {0: 0}, {0: 5}))
     assert consumer.closed
-
-
-@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION])
-def test_a_moment_without_a_leader_is_waited_out(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """Brokers restart; who asks for offsets then need not ask again, unless it lasts."""
-    answers: list[Any] = [KafkaException(KafkaError(code, "no leader")), (3, 7)]
-
-    def offsets(*_: Any, **__: Any) -> Any:
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    consumer = Silent()
-    consumer.get_watermark_offsets = offsets  # type: ignore[attr-defined]
-    monkeypatch.setattr(kafka_reader, "make_consumer", lambda *_, **__: consumer)
-    monkeypatch.setattr(kafka_reader, "_POLL_S", 0.001)
-    reader = Reader({}, "waits")
-    assert reader.bounds("clicks", 0) == (3, 7)
-    answers[:] = [KafkaException(KafkaError(code, "no leader"))]
-    monkeypatch.setattr(kafka_reader, "TIMEOUT_S", 0.02)
-    with pytest.raises(RetryableError, match="could not read clicks: no leader"):
-        reader.bounds("clicks", 0)
-
-
-def test_nobody_waits_for_what_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range and what is followed end as soon as their reader has had enough."""
-    monkeypatch.setattr(kafka_reader, "make_consumer", lambda *_, **__: Silent())
-    reader = Reader({}, "leaves")
-    assert list(reader.read_range("clicks", {0: 0}, {0: 5}, lambda: False)) == []
-    assert list(reader.follow([TopicPartition("clicks", 0, 0)], lambda: False)) == []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
 
-from tabletopic_kernel.clients.kafka import connection, connection_errors
+from tabletopic_kernel.clients.kafka import connection
 from tabletopic_kernel.clients.kafka.connection_errors import (
     ConnectionErrors,
     check_listening,
@@ -19,13 +17,6 @@ from tabletopic_kernel.clients.kafka.connection_errors import (
 from tabletopic_kernel.local.machine import free_port
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.doctor.run import check_server
-
-
-@pytest.fixture
-def silent() -> Iterator[int]:
-    """The port of a server that accepts connections and never responds."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
 
 
 def _at(*ports: int) -> dict[str, str]:
@@ -71,12 +62,6 @@ def test_one_that_talks_may_require_tls_or_a_login(response: bytes) -> None:
         thread.join()
 
 
-def test_a_frozen_one_asks_for_no_login(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system still accepts connections for it, whatever it requires."""
-    monkeypatch.setattr(connection_errors, "_CONNECT_S", 0.1)
-    assert "(timed out); is it running" in str(explain_silence(_at(silent), ConnectionErrors(), "timed out"))
-
-
 @pytest.mark.parametrize(
     ("code", "text"),
     [
@@ -89,23 +74,3 @@ def test_the_name_of_a_broker_is_no_refusal(code: int, text: str) -> None:
     met = ConnectionErrors()
     met(KafkaError(code, text))
     assert met.refused() is None
-
-
-def test_who_is_slow_or_just_starting_has_its_time(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As has one of several, where others are away; who refused once is looked at again."""
-    check_listening(_at(silent))
-    check_listening(_at(free_port(set()), silent))
-    port = free_port(set())
-    opened: list[socket.socket] = []
-    pause = SimpleNamespace(sleep=lambda _: opened.append(socket.create_server(("127.0.0.1", port))))
-    monkeypatch.setattr(connection_errors, "time", pause)
-    check_listening(_at(port))
-    opened[0].close()
-
-
-@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
-def test_an_address_without_a_port_has_kafkas(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """librdkafka asks there."""
-    monkeypatch.setattr(connection_errors, "_PORT", str(free_port(set())))
-    with pytest.raises(RetryableError, match="connection refused"):
-        check_listening({name: "127.0.0.1"})

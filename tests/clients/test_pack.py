@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from importlib.metadata import PathDistribution
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -107,65 +103,6 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     for wrong in (tmp_path, tmp_path / "none" / "mine.pex"):
         with pytest.raises(UsageError, match="existing folder"):
             pack(wrong, force=True)
-
-
-def test_environments_that_pex_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conda has its own way, a Python of the system has packages of others, and PEX is an extra."""
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r'pip install "tabletopic\[pack\]"'):
-        pack(tmp_path / "made.pex")
-    (tmp_path / "conda-meta").mkdir()
-    with pytest.raises(UsageError, match="conda pack"):
-        pack(tmp_path / "made.pex")
-    (tmp_path / "conda-meta").rmdir()
-    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
-    with pytest.raises(UsageError, match="not a virtual environment"):
-        pack(tmp_path / "made.pex")
-    assert not list(tmp_path.iterdir())
-
-
-def test_failures_leave_nothing(
-    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither a half-made file nor a folder: PEX fails, or what it made does not run."""
-    installed("tabletopic")
-    monkeypatch.setattr(module, "_check_environment", lambda: None)
-    folder = tmp_path / "out"
-    folder.mkdir()
-    commands: list[list[str]] = []
-
-    class Process(subprocess.Popen[bytes]):
-        def __init__(self, command: list[str], **more: Any) -> None:
-            commands.append(command)
-            if len(commands) == 1:
-                super().__init__([sys.executable, "-c", "raise SystemExit('no wheel')"], **more)
-            else:
-                made = command[command.index("--output-file") + 1]
-                code = f"open({made!r}, 'w').write('raise SystemExit(\"other code\")')"
-                super().__init__([sys.executable, "-c", code], **more)
-
-    monkeypatch.setattr(subprocess, "Popen", Process)
-    with pytest.raises(UsageError, match="PEX did not pack it: no wheel"):
-        pack(folder / "made.pex")
-    monkeypatch.setattr(subprocess, "run", _run_by(subprocess.run, Process.__mro__[1]))
-    with pytest.raises(UsageError, match="does not run: other code"):
-        pack(folder / "made.pex")
-    assert not list(folder.iterdir())
-    assert "--no-pypi" in commands[0]
-
-
-def _run_by(run: Callable[..., Any], popen: type) -> Callable[..., Any]:
-    """``subprocess.run`` with the real processes."""
-
-    def with_real(*words: Any, **more: Any) -> Any:
-        patched, subprocess.Popen = subprocess.Popen, popen  # type: ignore[misc]
-        try:
-            return run(*words, **more)
-        finally:
-            subprocess.Popen = patched  # type: ignore[misc]
-
-    return with_real
 
 
 def test_the_settings_are_settings(tmp_path: Path) -> None:

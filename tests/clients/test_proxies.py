@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ import tabletopic_kernel
 from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable
 from tabletopic_kernel.clients.proxies import child_environment, proxy_hint
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.query.duckdb_connection import connect, give_secret
 from tests.servers.http_server import Handler, HttpServer
 
@@ -172,16 +171,6 @@ def test_no_proxy_is_respected_and_completed(proxy: Server, monkeypatch: pytest.
     for variable in VARIABLES:
         monkeypatch.setenv(variable, "http://me:s3cret@proxy.test:3128")
     assert "s3cret" not in proxy_hint("http://server.test")
-
-
-def test_a_failure_that_no_proxy_is_in_does_not_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing listens there."""
-    for variable in (*VARIABLES, *map(str.upper, VARIABLES)):
-        monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(TableTopicError) as raised:
-        ask_registry("http://127.0.0.1:9")
-    assert "proxy" not in str(raised.value)
-    assert urllib.request.getproxies_environment() == {}  # type: ignore[attr-defined]
 
 
 def test_no_other_module_makes_a_client_of_the_registry() -> None:

@@ -108,14 +108,6 @@ def test_a_schema_by_guid(registry: Registry) -> None:
     assert (elsewhere.text, elsewhere.subject, elsewhere.version) == ('"long"', "", 0)
 
 
-@pytest.mark.parametrize("wrong", [{"version": "x"}, {"version": True}, [], "<html>"])
-def test_a_wrong_place_of_a_guid(registry: Registry, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table would keep its version, and no owner could read that."""
-    monkeypatch.setitem(ANSWERS, "/subjects/a-value", (200, wrong))
-    with pytest.raises(RetryableError):
-        registry.by_guid(KNOWN, "a-value")
-
-
 @pytest.mark.parametrize(
     ("guid", "place", "error", "words"),
     [
@@ -225,18 +217,6 @@ def test_what_a_registry_insists_on_counts(registry: Registry, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "places", [5, ["odd-value"], [{"subject": 5, "version": 1}], [{"subject": "a", "version": "1"}], _HTML]
-)
-def test_wrong_places_are_trouble(registry: Registry, places: Any) -> None:
-    """What says nothing of subjects is no answer to where a schema is."""
-    _serve(7, {"schema": _RECORD}, places=places)
-    with pytest.raises(RetryableError):
-        registry.by_id(7)
-    _serve(7, {"schema": _RECORD})
-    assert registry.by_id(7).subjects == ("odd-value",)
-
-
-@pytest.mark.parametrize(
     "wrong",
     [
         _version("x", _RECORD), _version(7, 5), _version(7, "not avro"),
@@ -252,23 +232,6 @@ def test_a_wrong_newest_version_is_trouble(registry: Registry, wrong: Any) -> No
     ANSWERS["/subjects/odd-value/versions/latest"] = (200, _version(7, _RECORD))
     found = registry.latest("odd-value")
     assert (found.id, found.text) == (7, _RECORD)
-
-
-@pytest.mark.parametrize("wrong", [{}, [], "<html>"])
-def test_a_wrong_rule_is_trouble(registry: Registry, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As all that is no answer; one that does not have the rule is not asked further."""
-    for path, answer in (
-        ("/subjects/odd-value/versions/latest", _version(7, _RECORD)),
-        ("/compatibility/subjects/odd-value/versions", {"is_compatible": True}),
-        ("/config", {"compatibilityLevel": "FULL"}),
-    ):
-        monkeypatch.setitem(ANSWERS, path, (200, answer))
-    assert "(FULL)" in registry.verdict("odd-value", "AVRO", _RECORD)
-    monkeypatch.setitem(ANSWERS, "/config", (403, {"error_code": 40301, "message": "no"}))
-    assert "(rule unknown)" in registry.verdict("odd-value", "AVRO", _RECORD)
-    monkeypatch.setitem(ANSWERS, "/config", (200, wrong))
-    with pytest.raises(RetryableError):
-        registry.verdict("odd-value", "AVRO", _RECORD)
 
 
 def test_the_newest_version_is_asked_for_each_time(registry: Registry) -> None:

@@ -57,19 +57,6 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     return made
 
 
-@pytest.mark.parametrize(("exit_code", "is_kept"), [(None, True), (-9, False)])
-def test_a_jvm_that_died_before_it_had_a_session_is_not_asked_again(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exit_code: int | None, is_kept: bool
-) -> None:
-    """pyspark keeps the first JVM it has started; every later try would be refused by a dead one."""
-    process = SimpleNamespace(poll=lambda: exit_code, stdin=SimpleNamespace(close=lambda: None))
-    gateway = SimpleNamespace(proc=process)
-    monkeypatch.setattr(SparkContext, "_gateway", gateway)
-    with pytest.raises(SettingsError, match="no Spark here"):
-        start_spark(SparkSettings(), SparkPlace("/java", (), tmp_path), {})
-    assert builder.gateways == [gateway if is_kept else None]
-
-
 def test_what_the_session_is_told(builder: Builder, tmp_path: Path) -> None:
     """Folders of any name; workers keep their memory unless a person wants otherwise; early failures."""
     folder = tmp_path / 'räum "1" \\ 東京'

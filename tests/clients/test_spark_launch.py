@@ -4,44 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import SparkContext
 
 from tabletopic_kernel.clients.spark import launch as launching
 from tabletopic_kernel.clients.spark.java_errors import text_of
-from tabletopic_kernel.clients.spark.launch import environment, launch
-from tabletopic_kernel.model.errors import RetryableError
 from tests.clients.samples import error_of_an_ended_jvm
 from tests.environment import completed
-
-
-@pytest.fixture
-def java_home(tmp_path: Path) -> Path:
-    """The id of a "JVM" that hangs, like a real one that could not write down its port."""
-    java = tmp_path / "java" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/bash\nread -r\n")
-    java.chmod(0o755)
-    return tmp_path / "java"
-
-
-def test_a_still_jvm_is_ended(java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyspark would wait for its port for ever, and every topic of the host with it."""
-    monkeypatch.setattr(launching, "_STILL_S", 0.5)
-    monkeypatch.setattr(launching, "_LOOK_EVERY_S", 0.1)
-    monkeypatch.setattr(SparkContext, "_gateway", None)
-    before = set(psutil.Process().children(recursive=True))
-    began = time.monotonic()
-    with environment(JAVA_HOME=str(java_home)), pytest.raises(RetryableError, match="made no progress"):
-        launch({}, tmp_path)
-    assert time.monotonic() - began < 30
-    assert {one for one in psutil.Process().children(recursive=True) if one.is_running()} <= before
-    assert not list(tmp_path.glob("spark-start-*"))
 
 
 @pytest.mark.integration

@@ -18,16 +18,13 @@ from pyiceberg.schema import Schema
 from sqlalchemy import event, text
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import TableFileIO
 from tabletopic_kernel.clients.storage import probe as storage_probe
 from tabletopic_kernel.clients.storage.probe import (
-    Place,
     default_place,
     table_place,
     try_changes,
     try_folder,
     try_table,
-    within_limit,
 )
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.workbench.doctor.run import check_server
@@ -126,39 +123,6 @@ def test_a_database_that_takes_no_changes_is_refused(catalog: Catalog) -> None:
         try_changes(catalog)
 
 
-def test_a_silent_server_is_given_up(properties: dict[str, str], limits: Callable[..., None]) -> None:
-    """Its client would wait for minutes."""
-    limits(0.2)
-    over = threading.Event()
-    with pytest.raises(RetryableError, match=r"the storage has not responded within 0\.2 s"):
-        within_limit(over.wait, what="the storage", at="s3://lake/topics")
-    over.set()
-
-
-@pytest.mark.parametrize("at", ["sqlite:////lake/catalog.db", "/lake/warehouse", "file:///lake/warehouse"])
-def test_files_of_this_machine_get_longer(limits: Callable[..., None], at: str) -> None:
-    """No firewall is in front of them, and a busy machine is no reason to give up."""
-    limits(0.01)
-    over = threading.Event()
-    threading.Timer(0.05, over.set).start()
-    assert within_limit(over.wait, at=at)
-    over.clear()
-    limits(0.01, 0.2)
-    with pytest.raises(RetryableError, match=r"within 0\.2 s; is its disk busy"):
-        within_limit(over.wait, at=at)
-    over.set()
-
-
-def test_an_error_of_a_trial_is_the_caller_s() -> None:
-    """Also a TimeoutError, which says something else than that the time is over."""
-
-    def fail() -> None:
-        raise TimeoutError("of the server")
-
-    with pytest.raises(TimeoutError, match="of the server"):
-        within_limit(fail)
-
-
 def location_of(catalog: Catalog) -> str:
     """Where a trial would write."""
     place = table_place(catalog, TABLE)
@@ -193,19 +157,6 @@ def test_table_buckets_refuse_deletes(
     try_table(properties | {"rest.signing-name": "s3tables"}, TABLE, {})
     with pytest.raises(ActionNeededError, match="ACCESS_DENIED"):
         try_table(properties, TABLE, {})
-
-
-def test_nothing_stays_of_a_trial_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file can be made there, but nothing written to it; each trial would leave another one."""
-
-    def full(stream: Any) -> None:
-        stream._stream.close()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tabletopic_kernel.clients.catalog.pyiceberg_seams.files._Counted.close", full)
-    with pytest.raises(RetryableError, match="No space left"):
-        try_folder(Place(f"file://{tmp_path}", TableFileIO({})))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import TableFileIO
 from tabletopic_kernel.clients.storage.azure import azure_properties
 from tabletopic_kernel.clients.storage.storage import _folders
 from tabletopic_kernel.model.errors import SettingsError
-from tests.servers.answering_store import AnsweringStore
 
 HOST = "acme.dfs.core.windows.net"
 
@@ -105,15 +104,3 @@ def test_folders_of_a_store_that_lists_files_alone() -> None:
         ("lake/t/u/epoch-1", FileType.Directory),
         ("lake/t/u/epoch-2", FileType.Directory),
     ]
-
-
-@pytest.mark.parametrize("name", ["00001.metadata.json", "manifest.avro", "rows.parquet"])
-def test_a_file_of_google_s_is_read_without_python_s_lock(name: str) -> None:
-    """The store is a thread of this process: it answers while somebody waits for it."""
-    body = b'{"bucket": "lake", "name": "x", "size": "61", "generation": "1"}'
-    with AnsweringStore() as store:
-        store.status, store.body, store.headers = 200, body, {"content-type": "application/json"}
-        place = {"gcs.service.host": f"http://{store.address}", "gcs.oauth2.token": "t"}
-        io = TableFileIO({**place, "gcs.oauth2.token-expires-at": "4000000000000"})
-        with io.new_input(f"gs://lake/{name}").open() as stream:
-            assert stream.read() == body

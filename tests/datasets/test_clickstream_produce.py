@@ -16,7 +16,6 @@ from tabletopic_kernel._datasets.clickstream import produce as module
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import produce
-from tabletopic_kernel.clients.kafka import broker as kafka
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 
@@ -106,23 +105,6 @@ def test_records_are_stamped_now_unless_told_otherwise(bootstrap: dict[str, str]
     assert stamps[0] > START.timestamp() * 1000
 
 
-def test_pool_is_sent_in_circles(bootstrap: dict[str, str], topic: str) -> None:
-    """With ``distinct``, event ids repeat and the tallies count the repeats."""
-    tallies = produce(bootstrap, MOCK_REGISTRY, topic, 250, distinct=100)
-    assert tallies.events == 250
-    messages = _read(bootstrap, topic, 250)
-    assert len(messages) == 250
-    assert len(_decoded(MOCK_IDS, messages)) == 100
-
-
-def test_progress_ends_with_the_count(bootstrap: dict[str, str], topic: str) -> None:
-    """Progress never falls and ends with the number of acknowledged records."""
-    told: list[int] = []
-    produce(bootstrap, MOCK_REGISTRY, topic, 300, rate=1_000, on_progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 300
-
-
 def test_stop_ends_early_with_exact_tallies(bootstrap: dict[str, str], topic: str) -> None:
     """A stopped production returns the tallies of what it sent, all of it acknowledged."""
     asked = itertools.count()
@@ -131,26 +113,6 @@ def test_stop_ends_early_with_exact_tallies(bootstrap: dict[str, str], topic: st
     list(expected.events(77))
     assert tallies == expected.tallies
     assert len(_read(bootstrap, topic, 77)) == 77
-
-
-def test_a_full_queue_is_waited_out(bootstrap: dict[str, str], topic: str) -> None:
-    """Records beyond the client's queue wait for room; none is lost."""
-    small = {**bootstrap, "queue.buffering.max.messages": "10"}
-    assert produce(small, MOCK_REGISTRY, topic, 200).events == 200
-    assert len(_read(bootstrap, topic, 200)) == 200
-
-
-def test_pace_spreads_turns_evenly_and_does_not_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns come 1/rate apart; after a long pause at most one second is caught up."""
-    now = 100.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
-    pace = module._Pace(10)
-    assert pace.wait_s() == 0
-    assert pace.wait_s() == pytest.approx(0.1)
-    now += 0.1001
-    assert pace.wait_s() == 0
-    now += 60
-    assert sum(pace.wait_s() == 0 for _ in range(100)) in {10, 11}
 
 
 @pytest.mark.parametrize(
@@ -176,22 +138,6 @@ def test_mistakes_are_named_before_anything_is_sent(arguments: dict[str, Any], s
     good: dict[str, Any] = {"bootstrap": NOWHERE, "registry": MOCK_REGISTRY, "topic": "clicks", "count": 10}
     with pytest.raises(UsageError, match=said):
         produce(**{**good, **arguments})
-
-
-def test_registry_mistakes_are_named(bootstrap: dict[str, str], topic: str) -> None:
-    """Registry properties that cannot be used are the caller's mistake; a silent registry is not."""
-    with pytest.raises(UsageError, match="registry"):
-        produce(bootstrap, {}, topic, 1)
-    silent = {"url": "http://127.0.0.1:1", "max.retries": "0"}
-    with pytest.raises((RetryableError, UsageError), match="registry"):
-        produce(bootstrap, silent, topic, 1)
-
-
-def test_a_broker_that_is_down_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker at the address: the error says so and asks for another try."""
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.3)
-    with pytest.raises(RetryableError, match=r"127\.0\.0\.1:1"):
-        produce(NOWHERE, MOCK_REGISTRY, "clicks", 1)
 
 
 def test_a_lost_or_refused_record_is_an_error(bootstrap: dict[str, str], topic: str) -> None:

@@ -86,18 +86,3 @@ def test_hours_do_not_depend_on_the_session_zone(loaded: tuple[pa.Table, Tallies
     table, tallies = loaded
     (revenue,) = (question for question in QUESTIONS if question.name == "revenue_by_hour")
     assert _asked(revenue, table, "Asia/Kolkata").fetchall() == revenue.expected(tallies)
-
-
-def test_every_question_has_several_rows(loaded: tuple[pa.Table, Tallies]) -> None:
-    """No answer is a single number, except the versions before the schema changed."""
-    _, tallies = loaded
-    for question in QUESTIONS:
-        rows = question.expected(tallies)
-        assert len(rows) > 1 or question.name == "schema_versions"
-
-
-def test_an_empty_table_has_no_rows() -> None:
-    """Before the first event every question answers with no rows."""
-    for question in QUESTIONS:
-        assert _asked(question, _table([], evolved=False)).fetchall() == []
-        assert question.expected(Clickstream().tallies) == []

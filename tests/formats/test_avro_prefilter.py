@@ -18,7 +18,7 @@ from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import framed, plain_rows, row_schema, rows, zigzag
 
-CALM = settings(max_examples=100)
+CALM = settings(max_examples=60)
 
 
 def suspects(schema: Any, values: pa.Array) -> list[bool] | None:

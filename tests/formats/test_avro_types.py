@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import (
     BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
     IntegerType,
     ListType,
@@ -27,10 +21,6 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
 )
 
 from tabletopic_kernel.formats.arrays import arrow_schema_of
@@ -59,45 +49,6 @@ def logical(base: str, name: str, **more: Any) -> dict[str, Any]:
 def fixed(size: int, **more: Any) -> dict[str, Any]:
     """A fixed type."""
     return {"type": "fixed", "name": "F", "size": size, **more}
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("boolean", BooleanType()),
-        ("int", IntegerType()),
-        ("long", LongType()),
-        ("float", FloatType()),
-        ("double", DoubleType()),
-        ("bytes", BinaryType()),
-        ("string", StringType()),
-        ({"type": "string", "avro.java.string": "String"}, StringType()),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, StringType()),
-        (fixed(5), FixedType(5)),
-        (fixed(0), BinaryType()),
-        (fixed(16, logicalType="uuid"), UUIDType()),
-        (logical("string", "uuid"), UUIDType()),
-        (logical("int", "date"), DateType()),
-        (logical("int", "time-millis"), TimeType()),
-        (logical("long", "time-micros"), TimeType()),
-        (logical("long", "timestamp-millis"), TimestamptzType()),
-        (logical("long", "timestamp-micros"), TimestamptzType()),
-        (logical("long", "local-timestamp-millis"), TimestampType()),
-        (logical("long", "local-timestamp-micros"), TimestampType()),
-        (logical("long", "timestamp-nanos"), LongType()),
-        (logical("long", "local-timestamp-nanos"), LongType()),
-        (logical("bytes", "decimal", precision=38, scale=9), DecimalType(38, 9)),
-        (logical("bytes", "decimal", precision=4), DecimalType(4, 0)),
-        (logical("bytes", "decimal", precision=39), StringType()),
-        (fixed(4, logicalType="decimal", precision=9, scale=2), DecimalType(9, 2)),
-        ({"type": {"type": "long", "logicalType": "timestamp-millis"}}, TimestamptzType()),
-    ],
-)
-def test_scalars(kind: Any, expected: IcebergType) -> None:
-    """Each scalar type has its column type, and is required."""
-    found = column(kind)
-    assert found.field_type == expected
-    assert found.required
 
 
 @pytest.mark.parametrize(
@@ -214,23 +165,6 @@ def test_a_record_within_itself_is_json_everywhere_but_on_top() -> None:
     assert str(column({"type": "array", "items": node})) == "1: f0: required list<string>"
 
 
-def test_recursion_over_several_types_is_found() -> None:
-    """Records that contain each other are recursive; what only leads to them is not."""
-    b = {"type": "record", "name": "B", "fields": [{"name": "a", "type": {"type": "map", "values": "A"}}]}
-    a = {
-        "type": "record",
-        "name": "A",
-        "fields": [{"name": "b", "type": [b, "null"]}, {"name": "n", "type": "int"}],
-    }
-    lead = {
-        "type": "record",
-        "name": "Lead",
-        "fields": [{"name": "a", "type": a}, {"name": "n", "type": "int"}],
-    }
-    assert str(column(lead)) == "1: f0: required struct<2: a: required string, 3: n: required int>"
-    assert str(iceberg_of(json.dumps(a))) == ("table {\n  1: b: optional string\n  2: n: required int\n}")
-
-
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20))
 def test_records_are_recursive_that_reach_themselves(arrows: list[tuple[int, int]]) -> None:
     """In any graph of records, compared with a search from each."""
@@ -264,17 +198,6 @@ def test_each_named_type_is_looked_at_once() -> None:
     order = [name for start in arrows for name in definitions_of.reach(start, arrows, seen)]
     assert order == [str(name) for name in reversed(range(100))]
     assert len(asked) == 100
-
-
-def test_a_record_used_twice_is_not_recursive() -> None:
-    """A named type may be used again by name, with or without its namespace."""
-    inner = {"type": "record", "name": "In", "fields": [{"name": "n", "type": "int"}]}
-    for name in ("In", "test.In"):
-        found = iceberg_of(row_schema(inner, name))
-        assert [str(f.field_type) for f in found.fields] == [
-            "struct<2: n: required int>",
-            "struct<4: n: required int>",
-        ]
 
 
 def test_namespaces_of_references() -> None:
@@ -345,14 +268,6 @@ def test_arrow_types_are_those_of_pyiceberg(drawn: Any) -> None:
         schema_to_pyarrow(schema, include_field_ids=False), check_metadata=True
     )
     assert sorted(index_by_id(schema)) == list(range(1, len(index_by_id(schema)) + 1))
-
-
-def test_arrow_fields_are_nullable_where_columns_are_optional() -> None:
-    """Required columns are not nullable in Arrow, at any depth."""
-    arrow = arrow_schema_of(iceberg_of(row_schema({"type": "array", "items": ["null", "string"]}, "bytes")))
-    assert arrow.field("f0").type == pa.large_list(pa.field("element", pa.large_string(), nullable=True))
-    assert [field.nullable for field in arrow] == [False, False]
-    assert arrow.field("f1").type == pa.large_binary()
 
 
 def test_fields_that_iceberg_cannot_tell_apart() -> None:

@@ -8,7 +8,6 @@ import struct
 from typing import Any
 
 import fastavro
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -293,37 +292,3 @@ def test_a_refusal_names_the_path() -> None:
     inner = {"type": "record", "name": "Geo", "fields": [{"name": "city", "type": "string"}]}
     _, refused = AvroDecoder(row_schema("int", inner)).decode(framed(b"\x02\x02\xff"))
     assert refused == [Refused(0, "avro_utf8", "f1.city: text that is not UTF-8 at byte 0")]
-
-
-def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None:
-    """Parquet writers refuse nulls in a required field even below a null struct."""
-    deep = {
-        "type": "record",
-        "name": "D",
-        "fields": [{"name": "d", "type": {"type": "array", "items": "int"}}],
-    }
-    fields = [
-        {"name": "n", "type": "int"},
-        {"name": "u", "type": UUID},
-        {"name": "b", "type": "boolean"},
-        {"name": "d", "type": deep},
-        {"name": "m", "type": {"type": "map", "values": "string"}},
-    ]
-    kind = ["null", {"type": "record", "name": "R", "fields": fields}]
-    decoder = AvroDecoder(row_schema(kind))
-    present = b"\x02\x04" + text("0f0e0d0c-0b0a-0908-0706-050403020100") + b"\x01\x00\x00"
-    for bodies in ([b"\x00", present, b"\x00"], [b"\x00"]):
-        for batch in (fast_batch(decoder, framed(*bodies)), exact_batch(decoder, framed(*bodies))):
-            batch.validate(full=True)
-            assert batch.column(0).null_count == bodies.count(b"\x00")
-            children = [batch.column(0).field(i) for i in range(len(fields))]
-            assert [child.null_count for child in children] == [0] * len(fields)
-
-
-def test_the_decoder_makes_no_copy_of_its_input() -> None:
-    """Views of the values' own buffers go to the engines."""
-    values = framed(*good(3))
-    data = np.frombuffer(values.buffers()[2], np.uint8)
-    for bodies in (Bodies(values, PREFIX_BYTES), Bodies(values).part(1, 3)):
-        assert np.shares_memory(bodies.data, data)
-        assert bodies.body(len(bodies) - 1) == values[2].as_py()[bodies.front :]

@@ -76,22 +76,6 @@ def _number(text: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the value is empty"),
-        ("\ufeff{}", "the value begins with a byte order mark, which JSON does not allow"),
-        ('{"s": "a\nb"}', "Invalid control character at character 8"),
-        ('{"s": "a', "Unterminated string starting at character 6"),
-        ('{"s": "x", "n": ', "Expecting value at character 16"),
-    ],
-)
-def test_the_place_of_an_error_is_told_in_words(text: str, message: str) -> None:
-    """The message is a sentence, and names what nobody sees in the value."""
-    _, (refused,) = JsonSchemaDecoder(STRING_AND_INT).decode(framed(text))
-    assert refused.message == message
-
-
-@pytest.mark.parametrize(
     ("forged", "reason"),
     [
         ('{"s":"a"}}{"":{"s":"b"}', "json_syntax"),  # two rows in one record
@@ -345,29 +329,6 @@ def test_what_the_schema_allows_and_does_not_name_is_kept() -> None:
         REST: '{"a":[null,{"y":1.50}],"é.":{"k":[null]}}',
     }
     assert plain_rows(batch) == [row] * 40
-
-
-def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None:
-    """Parquet writers refuse nulls in a required field even below a null struct."""
-    inner = json.loads(
-        object_schema(
-            n={"type": "integer"},
-            u={"type": "string", "format": "uuid"},
-            l=LIST,
-            d={"type": "string", "format": "date"},
-            required=("n", "u", "l", "d"),
-        )
-    )
-    decoder = JsonSchemaDecoder(object_schema(r={"anyOf": [{"type": "null"}, inner]}))
-    full = '{"r":{"n":1,"u":"00000000-0000-0000-0000-000000000001","l":[1],"d":"2026-01-01"}}'
-    for batch in (
-        decoder.decode(framed(*['{"r":null}', full, "{}"] * 30))[0],
-        exact_batch(decoder, framed(*['{"r":null}', full, "{}"] * 30)),
-    ):
-        batch.validate(full=True)
-        assert batch.column(0).null_count == 60
-        assert [batch.column(0).field(i).null_count for i in range(4)] == [0] * 4
-        assert decoder.fast_refusal is None
 
 
 def test_references_are_resolved_across_documents() -> None:

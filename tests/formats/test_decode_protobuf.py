@@ -18,7 +18,7 @@ from tests.formats.avro_cases import plain_rows
 from tests.formats.damage import SCALE
 from tests.formats.protobuf_cases import VARINT, encoded, framed, moment, records, tag, text, varint
 
-CALM = settings(max_examples=100 * SCALE)
+CALM = settings(max_examples=50 * SCALE)
 
 
 def fast_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:

@@ -129,22 +129,6 @@ def test_the_fast_engine_is_not_asked_for_ever(kind: bytes, every: int) -> None:
     assert fast.calls <= 20 + 3 * 20_000 // driver.RECORDS_PER_REFUSED_GROUP
 
 
-def test_exact_rows_become_batches_before_they_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python values take many times the bytes they were read from."""
-    monkeypatch.setattr(driver, "EXACT_BATCH_BYTES", 20)
-    made: list[int] = []
-
-    class Counting(Exact):
-        def batch(self, rows: Sequence[bytes]) -> pa.RecordBatch:
-            made.append(len(rows))
-            return super().batch(rows)
-
-    texts = [b"number %03d" % at for at in range(10)]
-    rows, _ = decode(None, Counting(), Bodies(pa.array(texts, pa.binary())))
-    assert made == [3, 3, 3, 1]
-    assert rows.column(0).to_pylist() == texts
-
-
 def test_a_value_shorter_than_its_frame_is_rejected() -> None:
     """It is one bad record, not a shift of the others; its neighbours are rows."""
     found = decode(Fast(), Exact(), Bodies(pa.array([b"fffffA", b"f", b"fffffB"], pa.binary()), 5))

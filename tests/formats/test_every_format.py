@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from tabletopic_kernel.formats import driver
-from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
@@ -131,23 +130,3 @@ def test_a_group_beyond_32_bit_offsets_is_halved(name: str, monkeypatch: pytest.
     batch, refused = form.decoder().decode(form.framed(*form.good(400)))
     assert refused == []
     assert plain_rows(batch) == form.expected(400)
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves(name: str) -> None:
-    """Where every record is bad, few groups are tried, however many records there are."""
-    form, decoder = FORMS[name], FORMS[name].decoder()
-    tried: list[int] = []
-    rows = decoder.fast.rows
-
-    def counting(bodies: Bodies) -> driver.FastRows:
-        tried.append(len(bodies))
-        found: driver.FastRows = rows(bodies)
-        return found
-
-    decoder.fast.rows = counting
-    for hopeless in form.hopeless:
-        tried.clear()
-        _, refused = decoder.decode(form.framed(*map(hopeless, range(6000))))
-        assert len(refused) == 6000
-        assert 0 < len(tried) <= 6000 // driver.RECORDS_PER_REFUSED_GROUP

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, IntegerType, ListType, LongType, NestedField, StringType
 
-from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.json.decoder import JsonDecoder
 from tabletopic_kernel.formats.json.infer import MAX_COLUMNS, merged_columns, value_struct
 from tabletopic_kernel.formats.json.types import REST, JsonType, ListOf, Struct, Text
@@ -314,24 +313,6 @@ def test_deep_values_are_text() -> None:
     assert original(value_struct(decoder.iceberg_schema), batch.to_pylist()[0], NOTHING) == parsed(
         json.dumps(deep)
     )
-
-
-def test_most_records_are_read_by_the_fast_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are found from a sample, then the rest of the batch goes on with them."""
-    judged = 0
-    judge = driver._Run._judge
-
-    def counting(run: Any, group: Any, indexes: Any) -> None:
-        nonlocal judged
-        judged += len(indexes)
-        judge(run, group, indexes)
-
-    monkeypatch.setattr(driver._Run, "_judge", counting)
-    records = [{"n": i, "s": f"{i}"} | ({"new": i} if i > 20_000 else {}) for i in range(24_000)]
-    decoder, batch = settled(Schema(), texts(*records))
-    assert [row["n"] for row in batch.to_pylist()] == list(range(24_000))
-    assert columns_of(decoder.iceberg_schema) == {"n": "long", "s": "string", "new": "long"}
-    assert judged < 8_000
 
 
 def test_needs_of_several_tasks_come_together() -> None:

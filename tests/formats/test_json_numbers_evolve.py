@@ -10,20 +10,18 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.pipeline.whole_path import Path
-from tests.table.samples import FakeRegistry
+from tests.table.samples import FakeRegistry, sqlite_catalog
 
 
 @pytest.fixture
 def catalog(tmp_path: Folder) -> Catalog:
     """An empty catalog."""
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
-    return open_catalog({"name": "lake", **properties})
+    return sqlite_catalog(tmp_path)
 
 
 def schema(kind: Any) -> str:

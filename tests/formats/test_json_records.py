@@ -5,28 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tabletopic_kernel.formats.json import records as json_digits
-from tabletopic_kernel.formats.json.records import Bytes, long_fractions, tiny_numbers
-
-CHUNK = json_digits._CHUNK
+from tabletopic_kernel.formats.json.records import Bytes, tiny_numbers
 
 
 def text(words: bytes) -> Bytes:
     """As the functions take it."""
     return np.frombuffer(words, np.uint8)
-
-
-@pytest.mark.parametrize("before", range(CHUNK - 8, CHUNK + 2))
-def test_an_exponent_is_found_across_the_ends_of_what_is_looked_at_together(before: int) -> None:
-    """The place is that of its hyphen."""
-    assert tiny_numbers(text(b" " * before + b"1e-400}")).tolist() == [before + 2]
-
-
-@pytest.mark.parametrize("before", [0, 1, 5, CHUNK - 20, CHUNK - 10, CHUNK - 1, CHUNK])
-def test_a_long_fraction_is_found_likewise(before: int) -> None:
-    """The place is that of its first digit."""
-    found = long_fractions(text(b" " * before + b"0.1234567890123456789}"))
-    assert found.tolist() == [before]
 
 
 @pytest.mark.parametrize(

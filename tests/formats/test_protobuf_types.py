@@ -133,16 +133,6 @@ def test_recursion_ends_in_json() -> None:
     assert all(isinstance(one.field_type, StructType) for one in twice.fields)
 
 
-def test_field_ids_are_depth_first() -> None:
-    """Ids run from 1 without holes, parents before children."""
-    schema = schema_of(
-        'syntax = "proto3"; message Row { P p = 9; repeated P l = 2; map<string, P> m = 1; }'
-        "message P { int32 n = 1; }"
-    )
-    assert sorted(schema.field_ids) == list(range(1, len(schema.field_ids) + 1))
-    assert [field.name for field in schema.fields] == ["p", "l", "m"]  # as in the file, whatever the numbers
-
-
 def test_a_message_by_name() -> None:
     """The first one, or any by its name with or without the package; an unknown name says which there are."""
     text = """

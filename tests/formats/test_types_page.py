@@ -18,7 +18,6 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from docs import type_examples
 from docs.type_examples import JSON_DEFINITIONS, PROTOBUF_TYPES, Example
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
@@ -31,6 +30,7 @@ from tabletopic_kernel.table.topic_table import TopicTable
 from tests.formats.avro_cases import plain_rows
 from tests.formats.lake import as_pyiceberg_reads, duckdb_rows
 from tests.pipeline.test_stage import batch
+from tests.table.samples import sqlite_catalog
 
 Sent = tuple[list[Example], WriterSchema, bytes]  # of one format: the examples, their schema, the record
 
@@ -102,9 +102,7 @@ SENT = {
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A catalog for this module."""
     root = tmp_path_factory.mktemp("types")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
+    return sqlite_catalog(root)
 
 
 @pytest.fixture(scope="module")

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import pyarrow as pa
 import pytest
-from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import compaction as host_compaction
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
-from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
-from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction import plan as compaction
 from tests.clients.samples import error_of_an_ended_jvm
-from tests.drill import foreign
 from tests.host.rig import Rig, drain, order
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
@@ -171,40 +165,6 @@ def test_what_is_due_is_done_unasked(rig: Rig, threads: Threads, monkeypatch: py
     assert (files(rig), outcome(rig).request_id, outcome(rig).files_before) == ([40], None, 4)
 
 
-def test_topics_behind_are_not_compacted(rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last batch was as long as those are that did not wait for the interval."""
-    monkeypatch.setattr(compaction, "MIN_FILES", 2)
-    monkeypatch.setattr(host_compaction, "_FEW_RECORDS", 10)
-    coordinator = with_files(rig, 3)
-    assert not threads.waiting
-    stage(rig, coordinator, 30, 39)
-    assert len(threads.waiting) == 1
-
-
-@pytest.mark.parametrize("set_by_ms", [0, -86_400_000, 86_400_000])
-def test_it_rests_four_times_as_long_as_it_worked(
-    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch, set_by_ms: int
-) -> None:
-    """So a fifth of a core is taken, whoever sets the clock meanwhile; who asked does not wait for that."""
-    monkeypatch.setattr(compaction, "MIN_FILES", 2)
-    threads.cpu_s = 100.0
-    coordinator = with_files(rig, 2)
-    threads.go_on(coordinator)
-    assert files(rig) == [20]
-    worked_ms, rig.set_by_ms = rig.now_ms, set_by_ms
-    stage(rig, coordinator, 20, 30)
-    stage(rig, coordinator, 30, 40)
-    rig.now_ms = worked_ms + 300_000
-    threads.go_on(coordinator)
-    assert files(rig) == [10, 10, 20]
-    rig.now_ms = worked_ms + 401_000
-    threads.go_on(coordinator)
-    assert files(rig) == [40]
-    stage(rig, coordinator, 40, 50)
-    threads.compact(coordinator)
-    assert files(rig) == [50]
-
-
 @pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused, sent_twice])
 def test_a_failed_commit_is_the_same_again(rig: Rig, threads: Threads, fault: Callable[[Any], Any]) -> None:
     """Whatever the catalog says: each row once, the topic goes on, and no file of it is left over (I4)."""
@@ -227,23 +187,6 @@ def _deletes(rig: Rig) -> None:
 def _rewrites(rig: Rig) -> None:
     table = rig.table.table
     table.overwrite(table.scan().to_arrow())
-
-
-def test_rows_that_others_delete_do_not_make_it_lose(rig: Rig, threads: Threads) -> None:
-    """By position, before and after files were read: told with the outcome, and nothing is given up."""
-    coordinator = with_files(rig)
-    paths = sorted(task.file.file_path for task in rig.table.table.scan().plan_files())
-    delete_rows(rig.table.table, {paths[0]: [0, 1, 2]})
-    ask(coordinator)
-    threads.write(coordinator)
-    delete_rows(rig.table.table, {paths[0]: [2, 5], paths[1]: [7]})
-    threads.go_on(coordinator)
-    event = outcome(rig)
-    assert (event.error, event.files_before, event.files, event.rows) == (None, 4, 1, 37)
-    assert (event.deleted_rows, event.delete_files) == (3, 2)
-    assert len(rig.table.table.scan().to_arrow()) == coordinator.progress().rows == 35
-    threads.compact(coordinator)
-    assert (files(rig), outcome(rig).deleted_rows, outcome(rig).delete_files) == ([35], 2, 1)
 
 
 def test_deletes_are_looked_at_unasked(rig: Rig, threads: Threads) -> None:
@@ -300,22 +243,6 @@ def test_overtaken_after_an_answer_was_lost_the_topic_begins_anew(rig: Rig, thre
     assert coordinator.state is State.RUNNING
 
 
-def test_a_foreign_append_does_not_make_it_lose(rig: Rig, threads: Threads) -> None:
-    """It is planned anew on the head that it finds."""
-    coordinator = with_files(rig)
-    ask(coordinator)
-    drain(coordinator)
-
-    def appended(commit: Callable[[], Any]) -> Any:
-        foreign.append(rig.table.table, random.Random(1))
-        return commit()
-
-    rig.catalog.faults = [appended]
-    threads.go_on(coordinator)
-    assert outcome(rig).files == 1
-    assert max(files(rig)) == 40
-
-
 @pytest.mark.parametrize("is_heard", [True, False])
 def test_what_is_made_for_an_ended_topic_goes(
     rig: Rig, threads: Threads, tmp_path: Path, is_heard: bool
@@ -335,24 +262,6 @@ def test_what_is_made_for_an_ended_topic_goes(
     threads.waiting.pop(0)()
     assert (threads.rewritten, coordinator.state) == (1, State.STOPPED)
     assert parquet(tmp_path) == before
-
-
-def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Threads, tmp_path: Path) -> None:
-    """The next owner's sweep would find it; who made it need not wait for that."""
-    coordinator = with_files(rig)
-    ask(coordinator)
-    drain(coordinator)
-    threads.waiting.pop(0)()  # chosen
-    drain(coordinator)
-    order(coordinator, Event.PAUSE)
-    before = parquet(tmp_path)
-    threads.waiting.pop(0)()
-    assert threads.rewritten == 1
-    assert parquet(tmp_path) == before
-    order(coordinator, Event.RESUME)
-    assert outcome(rig).error is not None
-    threads.compact(coordinator)
-    assert files(rig) == [40]
 
 
 @pytest.mark.parametrize(
@@ -409,46 +318,3 @@ def test_rows_wait_for_their_own_commit(rig: Rig, threads: Threads) -> None:
     kinds = [one.summary.operation.value for one in rig.table.table.snapshots() if one.summary][-3:]
     assert kinds == ["append", "replace", "append"]
     assert (files(rig), rig.rows()) == ([10, 10, 40], 60)
-
-
-@pytest.mark.parametrize("fault", ["a file is damaged", "no space", "too many rows"])
-def test_what_a_task_that_failed_has_written_goes(
-    rig: Rig, threads: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    """At once, be it whole or half: nobody was told its name. The files that were to be put together stay."""
-    coordinator = with_files(rig)
-    before = parquet(tmp_path)
-    monkeypatch.setattr(rewrite, "_ROW_GROUP_ROWS", 1)  # so that it writes while it reads
-    broken = max(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
-    whole = broken.read_bytes()
-    if fault == "a file is damaged":
-        broken.write_bytes(whole[:4] + b"\xff" * 40 + whole[44:])
-    elif fault == "no space":
-        monkeypatch.setattr(rewrite, "_rows_of", _nothing_but(OSError(28, "No space left on device")))
-    else:
-        monkeypatch.setattr(rewrite.DataFileWriter, "write_one", _with_one_row_more)
-    threads.compact(coordinator)
-    assert outcome(rig).error
-    assert parquet(tmp_path) == before
-    broken.write_bytes(whole)
-    assert (files(rig), coordinator.state) == ([10] * 4, State.RUNNING)
-
-
-def _nothing_but(error: Exception) -> Callable[..., Iterator[pa.RecordBatch]]:
-    rows_of, calls = rewrite._rows_of, []
-
-    def rows(io: Any, file: Any, target: Any) -> Iterator[pa.RecordBatch]:
-        calls.append(file)
-        if len(calls) % 3 == 0:
-            raise error
-        yield from rows_of(io, file, target)
-
-    return rows
-
-
-def _with_one_row_more(
-    self: DataFileWriter, parts: Any, *, write: Any = DataFileWriter.write_one
-) -> DataFile:
-    made = write(self, parts)
-    made[4] = made.record_count + 1
-    return made

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.types import BinaryType
 
 from tabletopic_kernel.model import steps
@@ -18,7 +17,6 @@ from tabletopic_kernel.model.ledger import NO_TOPIC_ID, TAG, StagedOffsets
 from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
-from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain, order
 from tests.table.samples import IDENTIFIER, batch
 
@@ -365,43 +363,3 @@ def test_on_the_way_out_no_batch_begins_and_one_commit_takes_all(rig: Rig) -> No
     drain(coordinator, until=State.STOPPED)
     assert rig.offset() == 4
     assert coordinator.progress().commits == 1
-
-
-def test_what_the_last_owner_commits_is_no_lost_record(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The topic's end is asked for after the ledger is read: it cannot seem shorter than what was read."""
-    first = rig.running(commit_interval_ms="1s")
-    rig.broker.change(end={0: 4, 1: 0})
-    rig.stage(0, 4)
-    real = TopicTable.load
-
-    def load(*where: Any) -> TopicTable | None:
-        monkeypatch.setattr(TopicTable, "load", real)
-        rig.broker.change(end={0: 9, 1: 0})  # it came, and was committed, while the next owner began
-        rig.stage(4, 9)
-        for _ in range(2):
-            rig.after(1_000, first)
-        assert rig.offset() == 9
-        return real(*where)
-
-    monkeypatch.setattr(TopicTable, "load", load)
-    second = rig.running()
-    assert second.state is State.RUNNING, second.progress().error
-
-
-def test_a_table_that_is_dropped_as_it_is_made(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is for a person to know, and no error of this program."""
-    real = TopicTable.create
-
-    def create(catalog: Any, identifier: Any, *rest: Any) -> TopicTable:
-        made = real(catalog, identifier, *rest)
-        monkeypatch.setattr(made.table.catalog, "commit_table", refuse)
-        return made
-
-    def refuse(*_: Any) -> None:
-        raise NoSuchTableError("Table does not exist")  # as a REST catalog answers
-
-    monkeypatch.setattr(TopicTable, "create", create)
-    coordinator = rig.make()
-    order(coordinator, Event.START)
-    assert coordinator.state is State.FAILED
-    assert "no longer exists; resume the topic" in str(coordinator.progress().error)

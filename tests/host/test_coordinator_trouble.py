@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
-from tabletopic_kernel.host import report
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
@@ -19,10 +15,8 @@ from tabletopic_kernel.model.errors import (
     LoginRefusedError,
     ResumeError,
     RetryableError,
-    SettingsError,
     StartOverError,
     TableTopicError,
-    Trouble,
 )
 from tabletopic_kernel.pipeline.plan import Needs
 from tests.host.rig import FakeWorker, Rig, drain, order
@@ -43,20 +37,6 @@ def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: lis
     assert rig.catalog.faults == []
 
 
-def test_a_change_by_others_that_ends_an_owner_is_counted(rig: Rig) -> None:
-    """Another partition spec makes staged files useless: told even so."""
-    coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    rig.after(100, coordinator)
-    assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 0)
-    rig.stage(4, 6)
-    with rig.catalog.load_table(IDENTIFIER).update_spec() as update:
-        update.add_identity("a")
-    for wait_ms in (100, 60_000):
-        rig.after(wait_ms, coordinator)
-    assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 1)
-
-
 def test_a_property_that_cannot_be_is_told_and_not_taken_for_a_bug(rig: Rig) -> None:
     """Whoever sets it for the table; once it is corrected, the topic goes on where it stopped."""
     coordinator = rig.running(commit_interval_ms="100ms")
@@ -71,18 +51,6 @@ def test_a_property_that_cannot_be_is_told_and_not_taken_for_a_bug(rig: Rig) -> 
         assert coordinator.state is state
         assert (name in (coordinator.progress().error or "")) is (state is State.FAILED)
     assert (rig.rows(), rig.offset()) == (4, 4)
-
-
-def test_changes_by_others_add_up_over_owners() -> None:
-    """Each owner's table counts from 0; what the last one found at its end is not lost."""
-    found, first, second = report._ForeignChanges(), Mock(foreign_changes=0), Mock(foreign_changes=2)
-    assert found.of(first) == 0
-    first.foreign_changes = 3
-    assert found.of(first) == found.of(first) == 3
-    first.foreign_changes = 4
-    assert found.of(second) == 6
-    second.foreign_changes = 3
-    assert found.of(second) == 7
 
 
 @pytest.mark.parametrize(
@@ -218,23 +186,6 @@ def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
     assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
 
 
-def test_a_machine_without_file_handles_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder needs one, and the topic is taken without one later: it is no bug of ours (I9)."""
-
-    def none_left(_: str) -> int:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    coordinator = rig.make()
-    coordinator.order(Event.START)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "memfd_create", none_left)
-        drain(coordinator)
-    assert coordinator.state is State.WAITING
-    assert "Too many open files" in str(coordinator.progress().error)
-    rig.after(60_000, coordinator)
-    assert coordinator.state is State.RUNNING
-
-
 def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
     """Starting tries again with growing waits until it works (I9)."""
     rig.broker.trouble = [RetryableError("down")] * 3
@@ -284,27 +235,6 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
     assert (rig.rows(), rig.offset()) == (9, 9)
 
 
-def test_a_worker_that_cannot_be_made_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Py4J says of Java's classes and calls is for the log; people read what went wrong."""
-    told = (
-        "An error occurred while calling o1.start.\n: java.lang.IllegalStateException: no room"
-        "\n\tat a.B.c(B.java:1)"
-    )
-
-    def start(_: FakeWorker) -> None:
-        raise ValueError(told)
-
-    coordinator = rig.make()
-    monkeypatch.setattr(FakeWorker, "start", start)
-    coordinator.order(Event.START)
-    drain(coordinator, until=lambda: bool(coordinator.progress().error))
-    error = coordinator.progress().error
-    assert error == (
-        "Spark did not start the worker of clicks, retrying: IllegalStateException: no room. "
-        "What to do: if this persists, see `tabletopic logs`"
-    )
-
-
 def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:
     """The topic is failed; the exception's name is in the sentence, its trace in the log."""
     coordinator = rig.running()
@@ -313,37 +243,6 @@ def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:
     error = str(coordinator.progress().error)
     assert error.startswith("a bug in this program stopped the topic (KeyError: 'x')")
     assert "Resume the topic" in error
-
-
-def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stops where the settings lack that catalog, goes on when they have it, and tells its section."""
-
-    def lacking(name: str) -> Any:
-        raise SettingsError(f"[catalogs.{name}] is not in the settings here")
-
-    rig.open_other = lacking
-    coordinator = rig.make(catalog="prod", commit_interval_ms="100ms")
-    order(coordinator, Event.START)
-    told = coordinator.progress()
-    assert (told.state, told.table) == (State.FAILED, f"prod.{'.'.join(IDENTIFIER)}")
-    assert told.error == "[catalogs.prod] is not in the settings here"
-    rig.open_other = lambda name: rig.catalog if name == "prod" else lacking(name)
-    order(coordinator, Event.RESUME)
-    rig.stage(0, 4)
-    rig.after(100, coordinator)
-    told = coordinator.progress()
-    assert (told.state, told.table, rig.rows()) == (State.RUNNING, f"prod.{'.'.join(IDENTIFIER)}", 4)
-
-    def away(*_: Any, **__: Any) -> Any:
-        raise RetryableError(Trouble("gives no answer (look into [catalog])", "is {section} right?", "it"))
-
-    order(coordinator, Event.PAUSE)
-    monkeypatch.setattr(rig.catalog.real, "load_table", away)
-    order(coordinator, Event.RESUME)
-    assert (coordinator.state, coordinator.progress().error) == (
-        State.WAITING,
-        "it gives no answer (look into [catalog]); is [catalogs.prod] right?",
-    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.host.rig import Rig, drain
 from tests.table.histories import place_of
 from tests.table.samples import answer_lost, refused, write_rows
 from tests.table.test_dead_letters import LETTERS, commit, stage
-from tests.table.test_expiry import files_below, reached
+from tests.table.test_expiry import files_below
 
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
@@ -118,29 +118,6 @@ def test_default_time_travel_keeps_so_many_and_no_more(rig: Rig, monkeypatch: py
     owner.commit()
 
 
-def test_a_time_travel_that_somebody_set_has_no_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its snapshots stay, also where it is as long as the default."""
-    monkeypatch.setattr(sections, "_MAX_SNAPSHOTS", 3)
-    owner = Owner(rig, time_travel_ms=5 * _DAY)
-    owner.commit(5)
-    rig.now_ms += 5 * 60_000
-    owner.work()
-    assert (owner.told(), owner.snapshots()) == ([], 6)
-
-
-@pytest.mark.parametrize("set_by_ms", [-_DAY, _DAY])
-def test_who_sets_the_clock_of_the_machine_moves_no_expiry(rig: Rig, set_by_ms: int) -> None:
-    """It is due after the same time; how old a snapshot is tells the clock."""
-    owner = Owner(rig, time_travel_ms=2 * _HOUR)
-    owner.commit(5)
-    rig.set_by_ms = set_by_ms
-    rig.now_ms += 5 * 60_000 - 4_001  # since the first commit
-    assert owner.work() == []
-    rig.now_ms += 1
-    assert "maintenance" in owner.work()
-    assert [one.snapshots for one in owner.told() if isinstance(one, Expired)] == [5] * (set_by_ms > 0)
-
-
 def test_it_runs_each_so_many_commits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that commits twice a second has 7,000 snapshots in an hour."""
     monkeypatch.setattr(expiry, "EACH_COMMITS", 3)
@@ -222,28 +199,6 @@ def test_a_commit_under_way_comes_first(rig: Rig, monkeypatch: pytest.MonkeyPatc
     owner.work()
     assert [one.request_id for one in owner.told()] == ["r"]
     assert owner.snapshots() == 1
-
-
-def test_a_tag_comes_while_files_are_collected(rig: Rig) -> None:
-    """What is planned by then expires, if it still may."""
-    owner = Owner(rig)
-    owner.commit(3)
-    owner.coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
-    owner.coordinator.step()
-    owner.coordinator.step()
-    ((_, look),) = owner.tasks
-    owner.tasks.clear()
-    look()
-    back = rig.table.table.metadata.snapshots[1].snapshot_id
-    rig.table.table.manage_snapshots().create_tag(back, "kept").commit()
-    owner.work()
-    (told,) = owner.told()
-    assert isinstance(told, Expired)
-    assert told.snapshots == 2
-    kept = {one.sequence_number for one in rig.table.table.metadata.snapshots}
-    assert kept == {2, 4}
-    for path in reached(rig.table.table):
-        assert place_of(path).exists()
 
 
 def test_a_refusal_is_told_to_who_asked(rig: Rig) -> None:
@@ -370,22 +325,6 @@ def test_orphans_of_others_go_when_asked(rig: Rig) -> None:
     assert not any(path.exists() for path in (*orphans, old))
     assert all(path.exists() for path in (*there, *kept, young))
     owner.commit()
-
-
-def test_a_clock_that_is_ahead_makes_nothing_old(rig: Rig) -> None:
-    """Another writer's files, which it is about to commit, by the clock of the storage."""
-    owner = Owner(rig, keep_snapshots=100)
-    owner.commit(2)
-    rig.now_ms = 10**15
-    table = rig.table.table
-    young = [
-        place_of(table.location()) / "metadata" / "x-m0.avro",
-        place_of(data_root(table.metadata)) / "00000-0-x.parquet",
-    ]
-    for path in young:
-        path.write_bytes(b"abc")
-    assert owner.ask(orphans=True)[-1].files == 0
-    assert all(path.exists() for path in young)
 
 
 @pytest.mark.parametrize("case", ["another's metadata", "damaged metadata", "gc is off", "it lies elsewhere"])

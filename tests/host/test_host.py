@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -16,10 +15,8 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics import running_topics
 from tabletopic_kernel.host.topics.settings_topic import parse_desired
 from tabletopic_kernel.model.commit_cycle import Event
-from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest, Request
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3
@@ -206,15 +203,6 @@ def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) ->
     assert not host.coordinators()
 
 
-def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
-    """Of thousands that come and go a host remembers those it has."""
-    desired = DesiredTopic(topic="clicks", commit_asked_ms=7, replay=ReplayRequest(id="first", asked_ms=7))
-    _run(host, Message(desired), Message(None))
-    assert FakeCoordinator.began
-    kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
-    assert kept == {}
-
-
 @pytest.mark.parametrize(("member", "polls"), [(None, 2), ("back", 4)])
 def test_a_consumer_left_out_of_the_group_is_replaced(host: Host, member: str | None, polls: int) -> None:
     """After its share was lost; one that is a member again, with or without a share, goes on."""
@@ -312,37 +300,6 @@ def test_requests_of_lost_topics_are_left_to_the_next_owner(host: Host) -> None:
     assert FakeCoordinator.orders == ["left"]
 
 
-class AwayAtFirst(FakeBroker):
-    """Makes topics once it is there."""
-
-    def __init__(self, away: int, host: list[Host]) -> None:
-        super().__init__()
-        self._away, self._host = away, host
-        self.made: list[str] = []
-        self.told: list[str | None] = []
-
-    def ensure_topic(self, topic: str, *_: object) -> None:
-        """Behave like a client that finds no broker, for some time."""
-        self.told.append(self._host[0].waits_for)
-        if self._away:
-            self._away -= 1
-            raise RetryableError("the broker at nowhere:1 does not respond")
-        self.made.append(topic)
-
-
-def test_a_host_waits_for_a_broker_that_is_away(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is later; meanwhile the host says what it waits for, and can be stopped."""
-    broker = AwayAtFirst(2, [host])
-    host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
-    monkeypatch.setattr(module, "backoff_ms", lambda _: 1)
-    assert host._ensure_topics()
-    assert broker.made == [module.SETTINGS_TOPIC, CONTROL_TOPIC]
-    assert broker.told == [None, *["the broker at nowhere:1 does not respond"] * 3]
-    assert host.waits_for is None
-    host._stop.set()
-    assert not host._ensure_topics()
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -416,12 +373,6 @@ def test_of_old_wishes_only_the_newest_counts(host: Host) -> None:
     assert seen == [0]
     assert FakeCoordinator.began == [(1_039, True)]
     assert not host._catching_up
-
-
-def test_the_end_of_a_partition_is_told_again_and_again(host: Host) -> None:
-    """Behind each later wish too: it means nothing then, and that of another's partition nothing at all."""
-    _run(host, _make_desired(100), _end_of(PARTITION), _end_of(PARTITION + 7))
-    assert [interval for interval, _ in FakeCoordinator.began] == [100]
 
 
 def test_whether_it_is_in_the_group(host: Host) -> None:

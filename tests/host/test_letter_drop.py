@@ -12,7 +12,6 @@ import pytest
 
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.replay import drop as module
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import LettersDropped
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest
@@ -66,19 +65,6 @@ def test_trouble_drops_all_or_nothing(rig: Rig, fault: Callable[..., Any]) -> No
     assert dead_letters(rig) == left
     assert event.letters == ({} if event.error else {"bad": 3})
     assert (event.error or "3 dead letters dropped by me: no use; bad: 3") in event_text(event)
-
-
-def test_a_drop_reads_few_files_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each round is a commit: what stays of many letters is not in memory together."""
-    coordinator = with_letters(rig)
-    stage(rig, coordinator, 10, 12, {11})
-    commit(rig, coordinator)
-    monkeypatch.setattr(module, "_ROUND_LETTERS", 1)
-    before = len(rig.catalog.real.load_table(LETTERS).snapshots())
-    rig.catalog.faults = [answer_lost]
-    assert drop(rig, coordinator, "offset > 7").letters == {"bad": 3}
-    assert dead_letters(rig) == [2, 3, 4, 5, 6, 7]
-    assert len(rig.catalog.real.load_table(LETTERS).snapshots()) == before + 3  # one that settles
 
 
 def test_letters_of_nobody(rig: Rig) -> None:

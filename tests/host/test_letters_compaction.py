@@ -113,19 +113,6 @@ def _raw(rig: Rig) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["offset"])
 
 
-def test_what_is_due_is_done_unasked(rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trickle of bad records makes no table of as many files as there were commits."""
-    monkeypatch.setattr(compaction, "MIN_FILES", 4)
-    coordinator = with_letters(rig, 3)
-    for at in range(3, 12):
-        threads.go_on(coordinator)
-        more(rig, coordinator, 3 * at)
-    threads.go_on(coordinator)
-    assert len(files(rig)) <= 4
-    assert len(dead_letters(rig)) == 24
-    assert all((event.request_id, event.error) == (None, None) for event in outcomes(rig))
-
-
 def test_a_condition_is_of_the_table_alone(rig: Rig, threads: Threads) -> None:
     """Dead letters have other columns."""
     coordinator = with_letters(rig)
@@ -236,19 +223,6 @@ def test_a_request_that_comes_late_comes_to_nothing(rig: Rig, threads: Threads) 
     assert dead_letters(rig) == [*LETTERS_OF_FOUR, 13, 14]
     more(rig, coordinator, 15)
     assert (dead_letters(rig)[-1], coordinator.state) == (17, State.RUNNING)
-
-
-def test_another_owner_meanwhile(rig: Rig, threads: Threads) -> None:
-    """The old one's commit is refused, as its epoch is over (I5); the new one can do it."""
-    old = with_letters(rig)
-    written(old, threads)
-    new = rig.running()
-    drain(old)
-    assert len(files(rig)) == 4
-    assert dead_letters(rig) == LETTERS_OF_FOUR
-    ask(new)
-    threads.go_on(new)
-    assert (len(files(rig)), dead_letters(rig)) == (1, LETTERS_OF_FOUR)
 
 
 def _append(rig: Rig) -> None:

@@ -143,22 +143,6 @@ def test_a_letter_without_a_timestamp(rig: Rig) -> None:
     assert rows_but_nulls(rig) == [0, 1, 2, 4, 5, 7, 8, 10]
 
 
-def test_later_letters_are_left_to_the_next_replay(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their time is: a replay of a topic that goes on failing ends."""
-    monkeypatch.setattr(module, "_ROUND_LETTERS", 1)
-    coordinator = with_letters(rig)
-    rig.registry.schemas[LATE] = AVRO
-    coordinator.carry_out(ReplayRequest(id="r", asked_ms=0))
-    while coordinator.state is not State.STAGED:
-        coordinator.step()
-    rig.worker.listener.staged(staged(coordinator, 10, 12, {11}, value))
-    for _ in range(4):
-        commit(rig, coordinator)
-    (event,) = (event for event in rig.control.written if isinstance(event, Replayed))
-    assert (event.rows, event.stayed) == (5, {"no_schema_id": 3})
-    assert dead_letters(rig) == [3, 6, 9, 11]
-
-
 def test_where_chooses_letters(rig: Rig) -> None:
     """Letters that the condition does not name are left alone."""
     coordinator = with_letters(rig)
@@ -209,9 +193,17 @@ def test_a_wrong_condition_is_refused(where: str) -> None:
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 # A second each: what never arrived is to the host as an answer that was lost, with the rows of a refusal.
 @pytest.mark.parametrize(
-    "fault", [answer_lost, pytest.param(never_arrived, marks=pytest.mark.integration), refused]
+    ("fault", "dies"),
+    [
+        (answer_lost, False),
+        (answer_lost, True),
+        (refused, False),
+        *(
+            pytest.param(*one, marks=pytest.mark.integration)
+            for one in ((refused, True), (never_arrived, False), (never_arrived, True))
+        ),
+    ],
 )
-@pytest.mark.parametrize("dies", [False, True])
 def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, dies: bool) -> None:
     """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
     coordinator = with_letters(rig)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tabletopic_kernel.host import services
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.maintenance import maintenance as module
 from tabletopic_kernel.host.topics import control_topic
 from tabletopic_kernel.host.topics.control_topic import unreported
-from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress.event_json import event_json
 from tabletopic_kernel.model.progress.events import (
     Compacted,
@@ -28,7 +24,6 @@ from tabletopic_kernel.model.progress.events import (
 )
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
 from tests.host.rig import Rig
-from tests.host.test_expiry import Owner
 from tests.host.test_replay import LATE, with_letters
 from tests.table.samples import AVRO
 
@@ -90,23 +85,6 @@ def test_a_request_under_way_when_a_topic_ends(rig: Rig, request_: Request, step
     assert len(outcomes(rig, request_)) == 1
 
 
-def test_an_expiry_whose_files_are_removed_late(rig: Rig) -> None:
-    """Its second outcome is not sent."""
-    owner = Owner(rig)
-    owner.commit(3)
-    rig.now_ms += 3_600_000
-    owner.coordinator.carry_out(EXPIRE)
-    while owner.snapshots() > 1:
-        for _, task in owner.tasks:
-            task()
-        owner.tasks.clear()
-        owner.coordinator.step()
-    end(owner.coordinator)
-    for _, task in owner.tasks:
-        task()
-    check_interrupted(rig, EXPIRE)
-
-
 def test_what_was_done_before_the_end_is_reported(rig: Rig) -> None:
     """A replay whose first rows are in the table says how many."""
     coordinator = with_letters(rig)
@@ -132,38 +110,6 @@ def test_requests_of_a_topic_that_another_host_has_are_left_to_it(rig: Rig, is_l
     assert len(outcomes(rig, COMPACT)) == (0 if is_lost else 1)
 
 
-def test_requests_of_a_thread_that_does_not_end(rig: Rig) -> None:
-    """A catalog that does not respond keeps it; the host goes on without it."""
-    coordinator = rig.running()
-    coordinator._thread = SimpleNamespace(join=lambda _: None, is_alive=lambda: True)  # type: ignore[assignment]
-    coordinator.carry_out(COMPACT)
-    assert not coordinator.close(0)
-    assert not coordinator.close(0)
-    check_interrupted(rig, COMPACT)
-
-
-def test_requests_are_inherited_once_the_broker_responds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those without an outcome are carried out; without any, nobody asks."""
-    answers: list[Any] = [RetryableError("the broker does not respond"), [EXPIRE]]
-
-    def find(_: Mapping[str, str], requests: list[Request]) -> list[Request]:
-        assert requests == [COMPACT, EXPIRE]
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer  # type: ignore[no-any-return]
-
-    monkeypatch.setattr(module, "unreported", find)
-    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None))
-    rig.spawn = lambda _, work: work()
-    coordinator: Coordinator = rig.running()
-    coordinator.inherit([])
-    coordinator.inherit([COMPACT, EXPIRE])
-    for _ in range(4):
-        coordinator.step()
-    assert (outcomes(rig, COMPACT), len(outcomes(rig, EXPIRE))) == ([], 1)
-
-
 class Reader:
     """Of a control topic that retention has cut off at offset 10."""
 
@@ -185,7 +131,7 @@ class Reader:
 
     def read_range(self, _: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[list[Any]]:
         """A message at a time."""
-        Reader.reads += 1
+        type(self).reads += 1
         for at in range(starts[0], ends[0]):
             text = event_json(self.events[at - 10]).encode()
             yield [SimpleNamespace(value=lambda text=text: text)]
@@ -209,10 +155,9 @@ def _beat() -> Heartbeat:
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> type[Reader]:
     """What reads the control topic."""
-    monkeypatch.setattr(control_topic, "Reader", Reader)
-    monkeypatch.setattr(Reader, "events", [])
-    monkeypatch.setattr(Reader, "reads", 0)
-    return Reader
+    made = type("Made", (Reader,), {"events": [], "reads": 0})
+    monkeypatch.setattr(control_topic, "Reader", made)
+    return made
 
 
 def test_a_request_without_an_outcome_is_found(reader: type[Reader]) -> None:
@@ -238,20 +183,3 @@ def test_a_request_from_outside_the_events_counts_as_done(reader: type[Reader], 
     reader.events = [_beat()]
     assert unreported({}, [_asked("compact", offset)]) == []
     assert reader.reads == 0
-
-
-def test_work_waits_until_a_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine may have no more of them for a while; that is no bug of the topic."""
-    done, refusals = threading.Event(), [RuntimeError("can't start new thread")] * 2
-    start = threading.Thread.start
-
-    def start_later(thread: threading.Thread) -> None:
-        if refusals:
-            raise refusals.pop()
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_later)
-    monkeypatch.setattr(services, "_THREAD_S", 0.0)
-    services.in_a_thread("expiry", done.set)
-    assert done.wait(240)
-    assert not refusals

@@ -153,24 +153,6 @@ def test_of_two_changes_at_once_both_count(log: Log) -> None:
     assert log.newest == _altered(_desired(run="paused", requested_by="them"))
 
 
-def test_of_three_changes_at_once_all_count(log: Log) -> None:
-    """Also if the one in between is itself based on a state that is over, and is written again."""
-
-    def by(name: str) -> Callable[[DesiredTopic | None], DesiredTopic]:
-        def change(now: DesiredTopic | None) -> DesiredTopic:
-            return now.model_copy(update={"requested_by": f"{now.requested_by}{name}"})
-
-        return change
-
-    def others() -> None:
-        log.meanwhile = [lambda: change_desired(log, TOPIC, by("a")) and None]  # type: ignore[arg-type]
-        change_desired(log, TOPIC, by("b"))  # type: ignore[arg-type]
-
-    log.meanwhile = [others]
-    change_desired(log, TOPIC, by("c"))  # type: ignore[arg-type]
-    assert log.newest == _desired(requested_by="abc")
-
-
 @pytest.mark.parametrize(("age_ms", "base"), [(0, "on"), (90_000, "paused")])
 def test_an_old_message_counts_whatever_it_is_based_on(log: Log, age_ms: int, base: str) -> None:
     """In a copy of the topic, offsets are others; a new one that was overtaken is written again soon."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from tabletopic_kernel.host.maintenance.unowned import maintain
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.progress.events import Compacted, Expired
+from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.host.rig import Rig, order
@@ -18,7 +17,6 @@ from tests.host.test_compaction import files, with_files
 from tests.table.samples import TOPIC, answer_lost, never_arrived, refused
 
 COMPACT = MaintenanceRequest(id="r", asked_ms=1, work="compact")
-EXPIRE = MaintenanceRequest(id="e", asked_ms=1, work="expire")
 
 
 def disabled(rig: Rig) -> None:
@@ -48,19 +46,6 @@ def test_small_files_are_compacted_and_a_host_goes_on_there(rig: Rig) -> None:
     rig.staged(coordinator, 40, 50, epoch=epoch)
     rig.after(coordinator.settings.commit_interval_ms, coordinator)
     assert (rig.rows(), rig.offset()) == (50, 50)
-
-
-def test_old_snapshots_expire_with_their_files(rig: Rig) -> None:
-    """As the settings say; the rows stay."""
-    disabled(rig)
-    done(rig, COMPACT)
-    rig.now_ms = time.time_ns() // 1_000_000 + 3_600_000
-    outcome = done(rig, EXPIRE, time_travel_ms=60_000, keep_snapshots=1)
-    assert isinstance(outcome, Expired)
-    assert outcome.error is None
-    assert outcome.snapshots >= 4
-    assert outcome.files >= 4
-    assert rig.rows() == 40
 
 
 @pytest.mark.parametrize(

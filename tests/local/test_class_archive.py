@@ -65,22 +65,6 @@ def test_an_archive_fits_one_jdk_jars_and_place(tmp_path: Path) -> None:
     assert not begun.exists()
 
 
-def test_spark_installed_again_has_its_own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM takes no archive of other files, even of the same content."""
-    jars = tmp_path / "spark" / "jars"
-    jars.mkdir(parents=True)
-    core = jars / "core.jar"
-    core.write_bytes(b"the same")
-    monkeypatch.setattr(class_archive, "spark_home", lambda: tmp_path / "spark")
-    java = _no_java(tmp_path)
-    before = class_archive._key(java, [])
-    core.unlink()
-    core.write_bytes(b"the same")
-    after = class_archive._key(java, [])
-    assert before != after
-    assert before.partition("-")[0] == after.partition("-")[0]  # so that the older one goes
-
-
 def test_who_makes_it_ends_with_its_host() -> None:
     """The process that makes it beside a host is gone when the host is, with all that it started."""
     nobody = 2**22 + 1  # no process has this number

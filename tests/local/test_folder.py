@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
@@ -267,25 +266,3 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").chmod(0o777)
     with pytest.raises(StackError, match=r"others may write to it; .*`chmod go-w "):
         LocalStack(tmp_path / "state")
-
-
-def test_a_file_system_without_rights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows's ignore a change: the servers would start, and nothing could stop them."""
-    umask = os.umask(0)
-    monkeypatch.setattr(Path, "chmod", lambda *_: None)
-    try:
-        with pytest.raises(StackError, match="others may write to it"):
-            LocalStack(tmp_path / "state", servers=()).up()
-    finally:
-        os.umask(umask)
-
-
-def test_a_folder_without_access_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As below another user's private folder."""
-
-    def denied(path: Path) -> os.stat_result:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "lstat", denied)
-    with pytest.raises(StackError, match="no permission: choose a folder"):
-        machine.check_own(tmp_path / "state")

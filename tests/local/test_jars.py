@@ -118,38 +118,6 @@ def test_an_interrupted_download_leaves_nothing_that_counts(repository: Reposito
     assert {path.name for path in (tmp_path / "a cache").iterdir()} == {"lock", folder.name}
 
 
-def test_another_list_of_jars_is_another_folder(repository: Repository, tmp_path: Path) -> None:
-    """An upgrade never mixes with what an older version installed."""
-    old = jars.install(["java"], silent).folder
-    changed = tmp_path / "ivy.xml"
-    changed.write_bytes(jars.EVERY_JVM.ivy_file.read_bytes() + b"<!-- -->")
-    (wanted,) = jars.install.__defaults__
-    assert jars.install(["java"], silent, dataclasses.replace(wanted, ivy_file=changed)).folder != old
-    assert repository.asked == 2
-
-
-def test_where_the_cache_is(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our variable, the desktop's convention, the home folder; never one that Java cannot name."""
-    assert jars.cache_dir({"TABLETOPIC_CACHE": "/c", "XDG_CACHE_HOME": "/x"}) == Path("/c")
-    assert jars.cache_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/tabletopic")
-    assert jars.cache_dir({}) == Path.home() / ".cache" / "tabletopic"
-    monkeypatch.setenv("TABLETOPIC_CACHE", str(tmp_path / "a:b"))
-    with pytest.raises(StackError, match="TABLETOPIC_CACHE"):
-        jars.install(["java"], silent)
-
-
-def test_ivys_failure_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The cause is picked out of Ivy's long report, and the report is named."""
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho '(java.net.ConnectException: Connection refused)'; exit 1\n")
-    java.chmod(0o755)
-    with pytest.raises(StackError, match=r"Connection refused\. Check the network.*ivy\.log"):
-        jars.retrieve([str(java)], tmp_path / "ivy", tmp_path / "out", lambda done: None)
-    java.write_text("#!/bin/sh\necho 'java.io.IOException: No space left on device'; exit 1\n")
-    with pytest.raises(StackError, match="disk is full"):
-        jars.retrieve([str(java)], tmp_path / "ivy", tmp_path / "out", lambda done: None)
-
-
 @pytest.mark.parametrize(
     ("wanted", "archives"),
     [(jars.EVERY_JVM, ["registry/apicurio-registry-app-3.3.3-all.tar.gz"])]

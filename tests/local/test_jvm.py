@@ -65,14 +65,6 @@ def test_wrong_java_is_refused(
     assert jvm.JAVA_HOME_VARIABLE in str(refused.value)
 
 
-def test_the_systems_certificates_are_used_if_any(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A trust store that does not exist would make every download fail."""
-    monkeypatch.setattr(jvm, "SYSTEM_TRUST_STORE", tmp_path / "cacerts")
-    assert jvm.trust_store_options() == []
-    (tmp_path / "cacerts").touch()
-    assert jvm.trust_store_options() == [f"-Djavax.net.ssl.trustStore={tmp_path}/cacerts"]
-
-
 def test_sparks_java_drops_a_module_the_wheel_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every other argument goes through unchanged, spaces, quotes and empty words included."""
     echo = _jdk(

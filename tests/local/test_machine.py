@@ -27,16 +27,6 @@ def test_a_listening_port_is_not_free() -> None:
         assert not machine.is_free_port(server.getsockname()[1])
 
 
-def test_chosen_ports_are_free_and_not_lent_to_connections(monkeypatch) -> None:
-    """A chosen port is free, not one of those already given away, and below the ephemeral range."""
-    first = machine.free_port(set())
-    assert machine.is_free_port(first)
-    assert first < 32_768
-    monkeypatch.setattr(machine, "_PORTS", range(first, first + 3))
-    monkeypatch.setattr(machine, "is_free_port", lambda port: port != first + 1)
-    assert machine.free_port({first}) == first + 2
-
-
 @pytest.mark.parametrize(
     ("number", "words"),
     [(errno.ENOSPC, "disk is full"), (errno.EACCES, "no permission"), (errno.EROFS, "read-only")],
@@ -53,33 +43,6 @@ def test_too_little_room_is_refused_before_the_work(monkeypatch, tmp_path: Path)
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StackError, match=r"needs 800 MiB in .*only 5 MiB"):
         machine.need_space(tmp_path, 800 * 1024**2, "It")
-
-
-@pytest.mark.parametrize(
-    ("limit", "values", "message"),
-    [
-        (
-            "RLIMIT_NOFILE",
-            (256, 256),
-            r"only 256 open files are allowed here.*`ulimit -n 1024`, or LimitNOFILE",
-        ),
-        (
-            "RLIMIT_NPROC",
-            (500, 9_999),
-            r"only 500 processes are allowed here.*`ulimit -u 1000`, or LimitNPROC",
-        ),
-    ],
-)
-def test_limits_too_low_for_java_are_refused(
-    monkeypatch, limit: str, values: tuple[int, int], message: str
-) -> None:
-    """The message names the limit, and how to raise it; Java's traces do not."""
-    plenty = {machine.resource.RLIMIT_NOFILE: (1_024, -1), machine.resource.RLIMIT_NPROC: (4_096, 4_096)}
-    monkeypatch.setattr(machine.resource, "getrlimit", plenty.__getitem__)
-    assert machine.need_limits() == "unlimited open files, 4,096 processes"
-    plenty[getattr(machine.resource, limit)] = values
-    with pytest.raises(StackError, match=message):
-        machine.need_limits()
 
 
 def _hold(path: Path, taken, release) -> None:

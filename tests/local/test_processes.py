@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 
 from tabletopic_kernel.local import processes
 from tabletopic_kernel.local.processes import ProcessId
-from tabletopic_kernel.model.errors import StackError
 
 SLEEP = "import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"
@@ -63,30 +60,6 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     processes.stop([started], 10)
     assert not processes.is_alive(started, "mark")
     processes.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
-
-
-def test_a_process_of_another_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only they can stop it: an error of ours, whoever stops servers or hosts."""
-    us = psutil.Process()
-
-    def denied(self: psutil.Process, number: int) -> None:
-        raise psutil.AccessDenied(self.pid)
-
-    monkeypatch.setattr(psutil.Process, "send_signal", denied)
-    with pytest.raises(StackError, match=f"Process {us.pid} is another user's"):
-        processes.stop([ProcessId.of(us)], timeout_s=1)
-
-
-def test_a_process_that_is_gone_gets_no_signal_by_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """psutil sends one where it has seen that the process it knew is gone."""
-    child = subprocess.Popen(["true"])
-    process = psutil.Process(child.pid)
-    child.wait()
-    assert not process.is_running()
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    assert not processes.send(process, signal.SIGKILL)
-    assert sent == []
 
 
 def test_settings_of_other_installations_do_not_reach_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import io
 
-from tabletopic_kernel.local.progress import CountBar, Step, TerminalReport
+from tabletopic_kernel.local.progress import Step, TerminalReport
 
 
 class Terminal(io.StringIO):
@@ -38,23 +38,3 @@ def test_a_log_gets_a_line_per_step() -> None:
     assert "100/100" in shown
     assert "120" not in shown
     assert shown.endswith("✓ jars: here (3.2 s)\n✓ kafka: 127.0.0.1:1 (2.5 s)\n")
-
-
-def test_a_count_in_a_log_is_a_line_every_ten_seconds() -> None:
-    """However often it moves, and at its end; on a terminal it is a bar in its place."""
-    log, now = io.StringIO(), [0.0]
-    with CountBar(100_000, "clicks", "events", log, lambda: now[0]) as bar:
-        for done in range(0, 25_000, 5):
-            now[0] = done / 1000
-            bar.to(done)
-    assert log.getvalue().splitlines() == [
-        "clicks: 10,000 of 100,000 events in 10 s, 1,000/s",
-        "clicks: 20,000 of 100,000 events in 20 s, 1,000/s",
-        "clicks: 24,995 of 100,000 events in 25 s, 1,000/s",
-    ]
-    terminal = Terminal()
-    with CountBar(100, "clicks", "events", terminal) as bar:
-        bar.to(100)
-    assert "\r" in terminal.getvalue()
-    assert "100/100" in terminal.getvalue()
-    assert terminal.getvalue().count("\n") == 1

@@ -8,9 +8,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tabletopic_kernel.local import broker, machine, stack, state
+from tabletopic_kernel.local import machine, state
 from tabletopic_kernel.local.broker import Broker
-from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Step
@@ -49,16 +48,6 @@ def test_a_running_stack_tells_everything_in_absolute_terms(tmp_path: Path, monk
         "warehouse": f"file://{tmp_path}/warehouse",
     }
     assert info.pids == {"kafka": os.getpid(), "registry": os.getpid()}
-
-
-def test_steps_leave_the_addresses_to_who_shows_the_outcome(tmp_path: Path) -> None:
-    """Every face shows them once all servers answer; the steps said them too, and each stood there twice."""
-    state.save(tmp_path, _records(_myself()))
-    told: list[str] = []
-    running = LocalStack(tmp_path, lambda step: told.append(str(step))).up(die_with_parent=False)
-    assert running.bootstrap_servers == "127.0.0.1:20001"
-    assert "already running" in told[-1]
-    assert not any("127.0.0.1" in step for step in told)
 
 
 @pytest.mark.parametrize(
@@ -193,17 +182,6 @@ def test_records_without_their_cluster_are_not_formatted(tmp_path: Path) -> None
     assert list(tmp_path.glob("format")) == []
 
 
-def test_a_format_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A JVM may hang, on a disk that does not answer for instance."""
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\nwhile :; do :; done\n")
-    java.chmod(0o700)
-    monkeypatch.setattr(jvm, "java", lambda: java)
-    monkeypatch.setattr(broker, "_FORMAT_LIMIT_S", 0.2)
-    with pytest.raises(StackError, match=r"did not format .* within 0\.2 s; try again"):
-        Broker(tmp_path / "kafka", {"client": 1, "controller": 2}).prepare(Jars(tmp_path))
-
-
 def test_the_state_folder_is_private(tmp_path: Path) -> None:
     """Nobody else may read it and git leaves it alone; a file in its place is an error with a remedy."""
     folder = tmp_path / "state"
@@ -222,13 +200,3 @@ def test_a_folder_that_no_url_can_hold_is_refused(name: str, tmp_path: Path) -> 
     """Better at once than as a table in a folder nobody chose."""
     with pytest.raises(StackError, match=r"has ([?#%\"]|\\[tn]) in its path: choose another"):
         LocalStack(tmp_path / name)
-
-
-def test_what_cannot_be_started_is_told_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk, another port of a running server, records without their cluster."""
-    monkeypatch.setattr(stack, "_SPACE_BYTES", machine.shutil.disk_usage(tmp_path).total)
-    with pytest.raises(StackError, match="free some space"):
-        LocalStack(tmp_path / "state").up()
-    state.save(tmp_path, _records(_myself()))
-    with pytest.raises(StackError, match="kafka server runs on port 20001, not 20009: stop it first"):
-        LocalStack(tmp_path, kafka_port=20_009).up()

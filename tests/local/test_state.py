@@ -1,7 +1,5 @@
 """stack.json."""
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -36,16 +34,4 @@ def test_a_damaged_file_says_what_to_do(text: str, tmp_path: Path) -> None:
     """Whatever is in the file, the answer names it and the remedy."""
     (tmp_path / "stack.json").write_text(text)
     with pytest.raises(StackError, match=r"stack.json is damaged .*remove it"):
-        state.load(tmp_path)
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
-def test_an_unreadable_file_is_told(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as another user's, whose state folder is closed to all others."""
-
-    def fail(_: Path) -> bytes:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(Path, "read_bytes", fail)
-    with pytest.raises(StackError, match=r"stack.json cannot be read \((Permission denied|Input/output)"):
         state.load(tmp_path)

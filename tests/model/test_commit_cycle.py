@@ -44,36 +44,32 @@ ALONE = {State.STOPPED, State.PAUSED, State.WAITING, State.FAILED}
 WISHES = {Event.START, Event.PAUSE, Event.RESUME, Event.STOP, Event.COMMIT_DUE}
 
 
-@pytest.mark.parametrize(("state", "event"), [*itertools.product(State, Event)])
-def test_every_pair_is_in_the_table_or_an_error(state: State, event: Event) -> None:
+def test_every_pair_is_in_the_table_or_an_error() -> None:
     """A pair that is not in the table raises and says which."""
-    if (state, event) in PAIRS:
-        assert transition(state, event) == PAIRS[state, event]
-    else:
-        with pytest.raises(InternalError, match=f"{event.value}.*{state.value}"):
-            transition(state, event)
+    for state, event in itertools.product(State, Event):
+        if (state, event) in PAIRS:
+            assert transition(state, event) == PAIRS[state, event]
+        else:
+            with pytest.raises(InternalError, match=f"{event.value}.*{state.value}"):
+                transition(state, event)
 
 
-@pytest.mark.parametrize("state", sorted(RESTING))
-@pytest.mark.parametrize("desired", sorted(WISHES))
-def test_a_person_may_wish_anything_at_any_time(state: State, desired: Event) -> None:
+def test_a_person_may_wish_anything_at_any_time() -> None:
     """No wish of a person ever hits a hole in the table."""
-    assert (state, desired) in PAIRS
+    assert {*itertools.product(RESTING, WISHES)} <= PAIRS.keys()
 
 
-@pytest.mark.parametrize("key", sorted(PAIRS))
-def test_every_outcome_of_an_action_is_understood(key: tuple[State, Event]) -> None:
+def test_every_outcome_of_an_action_is_understood() -> None:
     """Whatever an action brings back has a meaning in the state it is taken in."""
-    after, actions = PAIRS[key]
-    for action in actions:
-        for outcome in OUTCOMES.get(action, ()):
-            assert (after, outcome) in PAIRS, f"{action} in {after} may bring {outcome}"
+    for after, actions in PAIRS.values():
+        for action in actions:
+            for outcome in OUTCOMES.get(action, ()):
+                assert (after, outcome) in PAIRS, f"{action} in {after} may bring {outcome}"
 
 
-@pytest.mark.parametrize("state", sorted(RESTING - {State.STOPPED}))
-def test_late_reports_of_a_worker_are_understood(state: State) -> None:
+def test_late_reports_of_a_worker_are_understood() -> None:
     """A batch that was on its way when the topic moved on is taken or discarded, never an error."""
-    assert (state, Event.STAGE) in PAIRS
+    assert {*itertools.product(RESTING - {State.STOPPED}, [Event.STAGE])} <= PAIRS.keys()
 
 
 def test_states_have_no_hole() -> None:

@@ -126,18 +126,6 @@ def test_lag_is_end_offset_minus_ledger() -> None:
     assert all(one.lag_records is None for one in topic.history.tiers[0].buckets.values())
 
 
-def test_notes_and_samples_are_bounded() -> None:
-    """A topic that fails for a year keeps its newest reasons."""
-    record = Record()
-    for second in range(500):
-        record.fold(
-            [events.Failed(topic="clicks", at_ms=T0 + second, host="a", reason=str(second), waits=True)]
-        )
-    notes = record.topic("clicks").notes
-    assert len(notes) == 100
-    assert notes[-1].reason == "499"
-
-
 def test_what_a_table_says_gives_way_to_a_host() -> None:
     """Without a host the table's own figures are shown; they are no sign of life."""
     record = Record()

@@ -1,14 +1,8 @@
 """What is hidden and what is left."""
 
-import threading
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from re import Pattern
-
 import pytest
 
-from tabletopic_kernel.model import redact
-from tabletopic_kernel.model.redact import HIDDEN, Net, is_secret, mask, mask_property
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask, mask_property
 
 
 @pytest.mark.parametrize(
@@ -61,23 +55,3 @@ def test_credentials_inside_values(text: str, masked: str) -> None:
 def test_an_empty_secret_is_shown_as_empty() -> None:
     """That a password is empty is what a person must see."""
     assert mask_property("sasl.password", "") == ""
-
-
-def test_no_secret_is_lost_between_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What two of them learn at once is hidden, whoever is done first."""
-    net, make, second_has_begun = Net(), redact._pattern, threading.Event()
-
-    def slow(known: Iterable[str]) -> Pattern[str]:
-        pattern = make(known)
-        if "first-password" in known and "second-password" not in known:
-            second_has_begun.wait(0.3)  # not longer: the second one may have to wait for us
-        return pattern
-
-    monkeypatch.setattr(redact, "_pattern", slow)
-    with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(net.learn, {"password": "first-password"})
-        second = threads.submit(net.learn, {"password": "second-password"})
-        second.add_done_callback(lambda _: second_has_begun.set())
-        first.result()
-        second.result()
-    assert net.redact("first-password second-password") == f"{HIDDEN} {HIDDEN}"

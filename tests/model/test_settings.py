@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.names import flatten_properties
 from tabletopic_kernel.model.settings.options import altered
-from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import default_table_name, table_identifier
 from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
 
@@ -105,37 +105,6 @@ def test_lists_in_text(text: str, items: tuple[str, ...]) -> None:
 def test_flat_properties_stay_as_they_are(properties: dict[str, str]) -> None:
     """Only nesting is taken out."""
     assert flatten_properties(properties) == properties
-
-
-def test_properties_without_text_form() -> None:
-    """The message names the property in full; a wish is read back from its message as it was."""
-    with pytest.raises(ValueError, match=r"^a\.b must be text"):
-        flatten_properties({"a": {"b": [{"c": 1}]}})
-    desired = DesiredTopic(
-        topic="web.clicks", settings=TopicSettings(start="latest", partition_by="hour(ts)")
-    )
-    assert DesiredTopic.from_json(desired.to_json()) == desired
-
-
-def test_repr_hides_secrets() -> None:
-    """A settings object is safe to look at in a notebook."""
-    assert repr(
-        Settings(
-            kafka={"sasl.password": "pw", "client.id": "me"},
-            catalog={"uri": "x://u:pw@h"},
-            catalogs={"prod": {"credential": "id:pw", "type": "rest"}},
-            notify={"webhook_url": "https://hooks.example/T0/pw"},  # type: ignore[arg-type]
-        )
-    ) == (
-        "Settings(state_dir='.tabletopic', kafka={'sasl.password': '***', 'client.id': 'me'}, registry={}, "
-        "catalog={'uri': 'x://***@h'}, catalogs={'prod': {'credential': '***', 'type': 'rest'}}, "
-        "spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
-        "shared_network=False), athena=AthenaSettings(workgroup=None, output_location=None, catalog=None), "
-        "live=LiveSettings(records=1000000, bytes=536870912, timeout_ms=30000), "
-        "notify=NotifySettings(webhook_url='***', command=None, repeat_ms=3600000, timeout_ms=10000), "
-        "lineage=LineageSettings(to=None, api_key=None, namespace='tabletopic', every_ms=10000), "
-        "local=LocalSettings(login='auto'), topics={})"
-    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ def test_every_field_has_a_place() -> None:
 
 names = st.text("abcxyz0123456789", min_size=1, max_size=5)
 dotted_names = st.lists(names, min_size=1, max_size=3).map(".".join)
-underscored = st.lists(names, min_size=1, max_size=3).map("_".join)
 
 
 @given(dotted_names, st.sampled_from([f for f in TopicSettings.model_fields if f != "table_properties"]))

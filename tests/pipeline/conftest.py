@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from pyiceberg.schema import Schema
+from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
-from tabletopic_kernel.table.schemas import columns
+from tests.pipeline.planned_here import projections_are_planned_here  # noqa: F401
+from tests.table.samples import sqlite_catalog
 
 
-@pytest.fixture(autouse=True)
-def projections_are_planned_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in a child, which takes a second to start and has tests of its own."""
-
-    def planned(text: str, batch: Schema) -> Schema:
-        return SqlProjection(text, batch).iceberg_schema
-
-    if not request.node.get_closest_marker("integration"):
-        monkeypatch.setattr(columns, "planned_columns", planned)
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """One for the tests of a module."""
+    return sqlite_catalog(tmp_path_factory.mktemp("lake"))

@@ -14,12 +14,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
 
+from tabletopic_kernel.clients.catalog.catalog import create_table
+from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan, StagePlan
 from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.formats.avro_cases import zigzag
 from tests.formats.protobuf_cases import text
-from tests.pipeline.measure_letters import Format, batch, make_plan
+from tests.pipeline.source import SOURCE
+from tests.table.samples import sqlite_catalog
 
 BATCH_BYTES = 16 * 1024**2
 TOTAL_BYTES = 512 * 1024**2
@@ -52,6 +62,50 @@ FORMATS = {
 }
 
 
+def make_plan(root: str, writer: WriterSchema) -> StagePlan:
+    """A plan for the records, with schema id 7."""
+    catalog = sqlite_catalog(root)
+    spec = UNPARTITIONED_PARTITION_SPEC
+    framed = writer.kind != "INFERRED"
+    columns = _columns(writer)
+    schema = table_schema(columns, TopicSettings())
+    table = TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
+    dead_letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
+    return StagePlan(
+        topic="clicks",
+        table=table.plan(),
+        dead_letters=TopicTable(dead_letters).plan(),
+        epoch=1,
+        values=SchemaPlan({7: writer} if framed else {WHOLE_TOPIC: writer}),
+        covers_tombstones=False,
+        settings=TopicSettings(value_format="by_schema_id" if framed else "json"),
+        inferred=None if framed else columns,
+    )
+
+
+def _columns(writer: WriterSchema) -> Schema:
+    if writer.kind != "INFERRED":
+        return make_decoder(7, writer).iceberg_schema
+    decoder = inferring_decoder(Schema())
+    decoder.decode(pa.array([_json(b"x")] * 1_000 + [b'{"x": 1, "more": {}}'], pa.binary()))
+    needed: Schema = decoder.needed  # type: ignore[attr-defined]
+    return needed
+
+
+def batch(values: list[bytes]) -> pa.RecordBatch:
+    """What the source gives for them."""
+    count = len(values)
+    columns = [
+        pa.array(values, pa.binary()),
+        pa.array([b"k"] * count, pa.binary()),
+        pa.nulls(count, SOURCE.field("headers").type),
+        pa.array([0] * count, pa.int32()),
+        pa.array(range(count), pa.int64()),
+        pa.array([0] * count, pa.timestamp("us", "UTC")),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SOURCE)
+
+
 @dataclass(frozen=True)
 class Case:
     """Records of a size, good or cut, in batches of so many bytes."""
@@ -73,9 +127,8 @@ def _batches(case: Case) -> Iterator[pa.RecordBatch]:
 
 def _run(case: Case, answers: multiprocessing.Queue[tuple[int, int]]) -> None:
     writer, frame = FORMATS[case.name]
-    form = Format(writer, lambda count: [frame(b"x")] * count, {})
     with tempfile.TemporaryDirectory() as root:
-        task = StageTask(make_plan(root, form))
+        task = StageTask(make_plan(root, writer))
         for _ in task(iter([batch([frame(b"x")] * 100)])):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in task(_batches(case)):

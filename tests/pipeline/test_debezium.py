@@ -14,7 +14,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import IntegerType, NestedField, StructType
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.arrays import arrow_schema_of
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
@@ -173,15 +172,6 @@ ROWS = [
     {**MARIE, "_cdc": {"op": "U", "offset": 2, **CDC}, "@": 2},
     {**MARIE, "_cdc": {"op": "D", "offset": 3, **CDC}, "@": 3},
 ]
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
-    root = tmp_path_factory.mktemp("debezium")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
 
 
 def of_avro(catalog: Catalog, settings: TopicSettings = EVENTS_NATIVE, **schemas: dict[str, Any]) -> Path:
@@ -343,15 +333,6 @@ def test_what_says_itself_what_it_is_may_be_called_otherwise(catalog: Catalog) -
     assert path.columns().keys() == {"id", "kind", "at", "_cdc"}
 
 
-def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
-    """before and after share the columns, also where one of them is the first to show them."""
-    path = of_json(catalog)
-    path.send(plain(event("d", {"id": 1}, None)))
-    assert path.columns().keys() == {"id", "_cdc"}
-    found = path.send(plain(event("c", None, {"id": 2, "note": "x"})), plain(event("d", {"note": "y"}, None)))
-    assert without(found, "_cdc", "@") == [{"id": 2, "note": "x"}, {"id": None, "note": "y"}]
-
-
 @pytest.mark.parametrize("name", ["_cdc", "_CDC", "_kafka_metadata", "_kafka_value_rest"])
 def test_json_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str) -> None:
     """A reserved name in a row is kept with what has no column, whenever it comes; the topic goes on."""
@@ -370,13 +351,6 @@ def test_json_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str)
     path.restart()
     assert len(path.send(plain(event("c", None, odd)), plain(EVENTS[1]))) == 2
     assert path.dead_letters == {}
-
-
-def test_a_row_with_nothing_but_a_reserved_name(catalog: Catalog) -> None:
-    """It tells of no column, so it is a letter as long as there is no table, and a row afterwards."""
-    path = of_json(catalog)
-    assert path.send(plain(event("c", None, {"_cdc": 1}))) == []
-    assert set(path.dead_letters.values()) == {"not_an_envelope"}
 
 
 @pytest.mark.parametrize("name", ["_cdc", "_CDC"])
@@ -593,15 +567,6 @@ def test_envelopes_of_other_formats(kind: str, insert: bytes, delete: bytes) -> 
     assert {"id", "_cdc"} <= {one.name for one in columns.fields} == set(found.columns)
 
 
-def test_the_source_of_a_database_without_schemas(catalog: Catalog) -> None:
-    """MySQL's events have a database and no schema."""
-    path = of_json(catalog)
-    change = event("c", None, {"id": 1})
-    del change["source"]["schema"]
-    (row,) = path.send(plain(change))
-    assert row["_cdc"]["source"] == "postgres.customers"
-
-
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) -> None:
     """The payload keeps its numbers, a record without one stays as it is, and the decoder sees the damage."""
@@ -624,13 +589,3 @@ def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) 
     }
     for values in (list(cases), list(cases)[::-1], list(cases) * 3):
         assert payloads(pa.array(values, kind)).to_pylist() == [cases[one] for one in values]
-
-
-def test_a_record_with_more_than_schema_and_payload_is_no_event(catalog: Catalog) -> None:
-    """As sent, it is JSON whatever stands behind the payload; one that breaks off there is none."""
-    path = of_json(catalog, AS_SENT)
-    more = with_schema(event("c", None, {"id": 2}))[:-1] + b',"more":{"x":1}}'
-    broken = with_schema(event("c", None, {"id": 3}))[:-1] + b',"more":}'
-    (row,) = path.send(more, with_schema(event("c", None, {"id": 1})), broken)
-    assert row["id"] == 1
-    assert path.dead_letters == {0: "not_an_envelope", 2: "json_syntax"}

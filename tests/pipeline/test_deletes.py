@@ -11,7 +11,6 @@ import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDType
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -25,6 +24,7 @@ from tabletopic_kernel.pipeline.transform.deletes import (
     moved_keys,
 )
 from tests.pipeline.whole_path import Path as Topic
+from tests.table.samples import sqlite_catalog
 
 UNCHANGED = b"__debezium_unavailable_value"
 ID = NestedField(1, "id", LongType(), required=False)
@@ -170,8 +170,7 @@ def test_a_record_without_a_value_adds_nothing_to_the_delete_before_it() -> None
 
 def test_a_record_without_a_value_deletes_unless_the_record_before_it_did(tmp_path: Path) -> None:
     """Flat events say that in ``__deleted``; a row before it says nothing of it."""
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
-    catalog = open_catalog({"name": "lake", **properties})
+    catalog = sqlite_catalog(tmp_path)
     settings = TopicSettings(mode="upsert", value_format="json", key_format="string", order_by="lsn")
     topic = Topic(catalog, settings)
     row, gone = (b'{"lsn": %d, "__deleted": "%s"}' % values for values in ((1, b"false"), (2, b"true")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,11 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
+from tabletopic_kernel.clients.catalog.catalog import create_table
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.errors import ExpectationError, SettingsError
-from tabletopic_kernel.model.settings.options import given_settings, validated
+from tabletopic_kernel.model.settings.options import validated
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult, TablePlan
@@ -22,6 +21,7 @@ from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.stage import stage
 from tabletopic_kernel.pipeline.transform.expectations import check_rules
 from tests.pipeline.test_stage import WRITER, batch, good
+from tests.table.samples import sqlite_catalog
 
 COLUMNS = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
 
@@ -30,9 +30,7 @@ COLUMNS = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", String
 def table(tmp_path_factory: pytest.TempPathFactory) -> TablePlan:
     """A table for the records of ``good``."""
     root = tmp_path_factory.mktemp("rules")
-    catalog = open_catalog(
-        {"name": "x", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}"}
-    )
+    catalog = sqlite_catalog(root)
     value = make_decoder(7, WRITER).iceberg_schema
     schema = table_schema(value, TopicSettings())
     table = create_table(catalog, ("default", "rules"), schema, UNPARTITIONED_PARTITION_SPEC, {})
@@ -157,11 +155,3 @@ def test_names_are_unique() -> None:
     """Two rules with one name would be counted as one."""
     with pytest.raises(SettingsError, match="two expectations have the name a"):
         validated({"expectations": ["a: id > 0: warn", "A: id > 1: warn"]})
-
-
-def test_the_option_may_be_repeated_and_emptied() -> None:
-    """Commas are the condition's; empty text is no rule."""
-    rules = ["a: id IN (1, 2): warn", "b: id > 0: stop"]
-    assert validated(given_settings({"expectations": rules})).expectations == tuple(rules)
-    assert validated(given_settings({"expectations": [""]})).expectations == ()
-    assert json.loads(TopicSettings(expectations="\n".join(rules)).model_dump_json())["expectations"] == rules

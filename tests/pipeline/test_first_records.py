@@ -9,25 +9,18 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, without
+from tests.table.samples import sqlite_catalog
 
 
 @pytest.fixture
 def catalog(tmp_path: Folder) -> Catalog:
     """A catalog of the test's own."""
-    return open_catalog(
-        {
-            "name": "lake",
-            "type": "sql",
-            "uri": f"sqlite:///{tmp_path}/c.db",
-            "warehouse": f"file://{tmp_path}/w",
-        }
-    )
+    return sqlite_catalog(tmp_path)
 
 
 def topic(catalog: Catalog, **more: Any) -> Path:

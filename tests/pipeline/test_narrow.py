@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro import decoder as decode_avro
@@ -146,16 +145,7 @@ PLACES: list[tuple[str, int, Any, str]] = [
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
-    root = tmp_path_factory.mktemp("narrow")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
-
-
-@pytest.fixture(scope="module")
-def topic_of(lake: Catalog) -> Callable[[str], Path]:
+def topic_of(catalog: Catalog) -> Callable[[str], Path]:
     """A topic of a form that has had its first record; one for each form."""
     made: dict[str, Path] = {}
 
@@ -163,7 +153,7 @@ def topic_of(lake: Catalog) -> Callable[[str], Path]:
         if form not in made:
             one = FORMS[form]
             registry = OneSchema({1: one.schema} if one.schema else {}, kind=one.kind)
-            made[form] = Path(lake, TopicSettings(**one.settings), registry)
+            made[form] = Path(catalog, TopicSettings(**one.settings), registry)
             assert len(made[form].send(one.value("first"))) == 1
         return made[form]
 

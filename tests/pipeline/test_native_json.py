@@ -12,23 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tests.pipeline.source import SOURCE
 from tests.pipeline.test_debezium import ROW, connect_schema, event, with_schema
 from tests.pipeline.test_native_types import CONNECT, DATA, TIME, TYPES, US
 from tests.pipeline.whole_path import Path, Tried
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
-    root = tmp_path_factory.mktemp("native_json")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
-
 
 # The same types in the schemas that JSON carries, and values; those that do not look the same in the table.
 JSON: dict[str, tuple[dict[str, Any], Any]] = {

@@ -27,17 +27,14 @@ from pyiceberg.types import (
     StructType,
 )
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, arrow_schema_of
 from tabletopic_kernel.formats.avro.schema import Array, Primitive, Record, Union, parse
-from tabletopic_kernel.formats.json.values import scalar_reader
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.columns.types import doc_with_meaning
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
-from tabletopic_kernel.pipeline.transform import native
 from tabletopic_kernel.pipeline.transform.transform import make_step
 from tabletopic_kernel.table.draft import with_types_of
 from tabletopic_kernel.table.topic_table import TYPES_PROPERTY, TopicTable
@@ -48,15 +45,6 @@ from tests.table.samples import FakeRegistry
 TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
 DAY_US = 86_400_000_000
 EPOCH = datetime(1970, 1, 1)
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
-    root = tmp_path_factory.mktemp("native")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
 
 
 def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
@@ -323,24 +311,6 @@ def test_a_slice_of_structs_with_required_values(start: int) -> None:
     moments = [{"z": MOMENT.replace(tzinfo=UTC)}, None]
     assert rows.columns["v"].to_pylist() == moments[start:]
     assert [one.index for one in rows.refused] == [2 - start]
-
-
-def test_only_texts_in_another_form_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One infinity among many moments costs the reading of one text; the others are as they were."""
-    read: list[Any] = []
-
-    def reader(node: Any, **rules: Any) -> Any:
-        return lambda value: read.append(value) or scalar_reader(node, **rules)(value)
-
-    monkeypatch.setattr(native, "scalar_reader", reader)
-    texts = ["2026-03-01T10:00:00.000001Z", "2026-03-01T10:00:00.000001000Z", None, "infinity"] * 2
-    rows, refused = converted(StringType(), f"{TIME}ZonedTimestamp", texts)
-    moment = MOMENT.replace(tzinfo=UTC)
-    assert (rows, refused) == ({0: moment, 1: moment, 2: None, 4: moment, 5: moment, 6: None}, {3, 7})
-    assert read == [texts[1], texts[3]] * 2
-    ids = ["0f0e0d0c-0b0a-0908-0706-050403020100", "", "0F0E0D0C-0B0A-0908-0706-050403020101"]
-    rows, refused = converted(StringType(), f"{DATA}Uuid", ids)
-    assert (rows, refused) == ({0: UUID(ids[0]), 2: UUID(ids[2])}, {1})
 
 
 def test_times_finer_than_a_microsecond_as_value_nanos_says(catalog: Catalog) -> None:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,7 @@ from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
-from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, Job, ReadTask
+from tabletopic_kernel.pipeline.worker.jobs import Batches, Job, ReadTask
 from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, shares, spread
 
 WAIT_S = 240
@@ -56,11 +55,6 @@ BATCHES = st.lists(
     min_size=1,
     max_size=12,
 )
-
-
-def test_no_batch_makes_no_job() -> None:
-    """Its thread ends."""
-    assert packed([], 2) == []
 
 
 @given(BATCHES, CORES)
@@ -207,60 +201,6 @@ def test_sick_topics_hold_up_no_healthy_one(sick: int, cores: int) -> None:
             over.set()
         assert [wait.result(WAIT_S).records for wait in waits] == list(range(sick))
     assert all(len(job) == 1 for job in ran if set(job).intersection(topics))
-
-
-class Held(Model):
-    """A job that begins and ends when the test says."""
-
-    def run(self) -> list[StageResult]:
-        """Wait."""
-        self.begun.release()  # type: ignore[attr-defined]
-        assert self.over.acquire(timeout=WAIT_S)  # type: ignore[attr-defined]
-        return super().run()
-
-
-@pytest.fixture
-def held() -> Iterator[tuple[Batches, type[Held]]]:
-    """Two jobs of other topics run, and end when the test releases them."""
-    more = {"begun": threading.Semaphore(0), "over": threading.Semaphore(0), "ran": []}
-    model = type("Run", (Held,), more)
-    batches = Batches(new_job=model)
-    with ThreadPoolExecutor(2) as pool:
-        waits = []
-        for topic in ("100", "101"):
-            waits.append(pool.submit(batches.staged, batch(topic), 1))
-            assert model.begun.acquire(timeout=WAIT_S)  # type: ignore[attr-defined]
-        yield batches, model
-        assert [wait.result(WAIT_S).records for wait in waits] == [100, 101]
-
-
-def test_a_healthy_batch_waits_for_no_more_than_the_jobs_that_run(held: tuple[Batches, Any]) -> None:
-    """All that wait share the next job, as far as they fit, however many they are."""
-    batches, model = held
-    with ThreadPoolExecutor(10) as pool:
-        waits = [pool.submit(batches.staged, batch(str(at), cost_s=0.1), 1) for at in range(10)]
-        while any(batches.waits_since(str(at)) is None for at in range(10)):
-            pass
-        assert batches.is_crowded
-        model.over.release(3)
-        assert [wait.result(WAIT_S).records for wait in waits] == list(range(10))
-    assert 10 in map(len, model.ran)
-
-
-def test_who_gives_up_waits_no_longer(held: tuple[Batches, Any]) -> None:
-    """Its batch is never run, and a worker that stops lines up no other one."""
-    batches, model = held
-    with ThreadPoolExecutor(1) as pool:
-        wait = pool.submit(batches.staged, batch("7", since_s=3.0), 1)
-        while batches.waits_since("7") != 3.0:
-            pass
-        batches.give_up("7")
-        assert isinstance(wait.exception(WAIT_S), GivenUpError)
-    stopped = batch("8")
-    stopped.given_up = lambda: True
-    with pytest.raises(GivenUpError):
-        batches.staged(stopped, 1)
-    model.over.release(2)
 
 
 def test_an_error_of_one_topic_is_a_value() -> None:

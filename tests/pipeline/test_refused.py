@@ -65,15 +65,3 @@ def test_it_says_which_records_no_table_comes_from() -> None:
         "3 that cannot be rows: clicks partition 0 offset 4: invalid: x (and 2 more in this batch). "
         "They wait; the first record with a field creates the table"
     )
-
-
-def test_it_says_no_more_than_there_is() -> None:
-    """Records that are only empty are told as such."""
-    told = explain_no_table("clicks", StageResult(records=2))
-    assert "columns: 2 without a field (no value, or an empty object). They wait" in told
-    refused = StageResult(records=1, refused={"invalid": 1}, samples=[RefusedRecord(0, 0, 7, "invalid", "x")])
-    assert "columns: 1 that cannot be rows: clicks partition 0 offset 0, schema id 7" in explain_no_table(
-        "clicks", refused
-    )
-    none = explain_no_table("clicks", StageResult(records=0))
-    assert "hold no records, only those of aborted transactions or removed by log compaction" in none

@@ -9,11 +9,9 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import SnapshotChange, snapshot_of, write
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction
 from tabletopic_kernel.model.columns.evolution import VALUE
@@ -27,15 +25,11 @@ from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.table.schemas.registered import whole_writer
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.source import SOURCE
-
-
-def _catalog(folder: Path) -> Catalog:
-    properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-    return open_catalog({"name": "lake", **properties})
+from tests.table.samples import sqlite_catalog
 
 
 def _plan(folder: Path, by: str) -> StagePlan:
-    catalog = _catalog(folder)
+    catalog = sqlite_catalog(folder)
     settings = TopicSettings(value_format="string")
     schema = table_schema(Schema(NestedField(1, VALUE, StringType())), settings)
     table = TopicTable.create(
@@ -79,7 +73,7 @@ def test_rows_of_many_partitions_are_written_by_one_task(tmp_path: Path, tasks: 
 def test_a_commit_of_many_files_writes_blocks_of_entries(tmp_path: Path) -> None:
     """PyIceberg's own writer compresses each entry alone, to several times the bytes."""
     files = _staged(_plan(tmp_path, "truncate(8, _kafka_value)"), 250).files
-    table = _catalog(tmp_path).load_table(("default", "orders"))
+    table = sqlite_catalog(tmp_path).load_table(("default", "orders"))
     ledger = Ledger("orders", "cluster", "topic-id", {0: 250}, 1, "first")
     producer = snapshot_of(QuickTransaction(table), SnapshotChange(ledger, tuple(files)))
     write(producer)

@@ -67,22 +67,6 @@ def by_key(values: list[bytes | None], headers: list[Headers | None]) -> Any:
     return found, bare
 
 
-def test_prefixes_headers_and_tombstones_mix() -> None:
-    """Each record is in one group; a header's id is put in front of the body, as decoders want it."""
-    found, bare = by_key(
-        [prefix(7) + b"a", b"b", None, b"c", prefix(8) + b"d", b"e", None, b"no frame"],
-        [None, with_id(7), [], [(VALUE_HEADER, b"\1" + GUID.bytes)], [], with_id(7), with_id(7), []],
-    )
-    assert found == {
-        (None, None): ([2, 6], [None, None]),
-        (7, None): ([0], [prefix(7) + b"a"]),
-        (8, None): ([4], [prefix(8) + b"d"]),
-        (7, b""): ([1, 5], [prefix(7) + b"b", prefix(7) + b"e"]),
-        (str(GUID), b""): ([3], [prefix(0) + b"c"]),
-    }
-    assert bare == {7: "no_schema_id"}
-
-
 def test_the_last_header_goes_before_others_and_before_a_prefix() -> None:
     """As for Confluent's reader: the last of the name, or if it is empty, the value's prefix."""
     value = prefix(9) + b"a"

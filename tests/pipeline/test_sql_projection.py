@@ -19,21 +19,15 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.plan import Needs
-from tabletopic_kernel.pipeline.stage import stage_files
 from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection, planned_columns
-from tabletopic_kernel.pipeline.transform.projection.guard import LimitError
 from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
-from tabletopic_kernel.pipeline.transform.projection.statement import connect, statement
-from tests.pipeline.source import SOURCE
+from tabletopic_kernel.pipeline.transform.projection.statement import connect
 from tests.pipeline.test_debezium import EVENTS, plain
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry
@@ -52,15 +46,6 @@ def record(*fields: dict[str, Any]) -> dict[str, Any]:
 ID = {"name": "id", "type": "long"}
 TEXT = {"name": "text", "type": ["null", "string"], "default": None}
 BATCH = columns(ID, TEXT)
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
-    root = tmp_path_factory.mktemp("projection")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
 
 
 @pytest.mark.parametrize(
@@ -291,33 +276,6 @@ def test_a_child_that_is_killed_from_outside_is_no_fault_of_the_projection(numbe
     child.close()
 
 
-SHORT_OF_FILES = f"""#!{sys.executable}
-import errno, os
-from tabletopic_kernel.pipeline.transform.projection import child, projection
-
-def fails(*_):
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-projection.SqlProjection = fails
-child.main()
-"""
-
-
-def test_a_child_that_cannot_start_or_lacks_room_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As when the machine is out of memory, or of file handles."""
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    with pytest.raises(RetryableError, match="no process for the projection can be started"):
-        planned_columns("SELECT id AS first FROM batch", BATCH)
-    failing = tmp_path / "python"
-    failing.write_text(SHORT_OF_FILES)
-    failing.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(failing))
-    with pytest.raises(RetryableError, match=r"could not be planned: OSError: .* Too many open files"):
-        planned_columns("SELECT id AS second FROM batch", BATCH)
-
-
 @pytest.mark.integration
 def test_a_record_that_takes_too_much_is_refused_and_its_neighbours_are_rows() -> None:
     """Whether it is a list that memory does not hold, or one that its type does not."""
@@ -416,13 +374,6 @@ def test_outputs_stay_with_their_records(rows: list[tuple[int, str | None]]) -> 
     assert sum(found.passed_over.values()) == sum(number % 3 == 0 for number, _ in rows)
 
 
-def test_a_statement_is_checked_once() -> None:
-    """Equal texts share their check; the hidden column is not seen in a *."""
-    assert statement("FROM batch") is statement("FROM batch")
-    kept, _ = rows_of(SqlProjection("FROM batch", BATCH), {"id": 1, "text": "a"})
-    assert kept == [(0, {"id": 1, "text": "a"})]
-
-
 def of_avro(catalog: Catalog, text: str, *schemas: dict[str, Any], **more: Any) -> Path:
     """A topic with a projection; schemas have the ids 1, 2…"""
     texts = {at: json.dumps(schema) for at, schema in enumerate(schemas, 1)}
@@ -456,29 +407,6 @@ def test_a_tombstone_is_a_row_of_nulls_to_a_projection(catalog: Catalog) -> None
     path = of_avro(catalog, "SELECT id FROM batch WHERE id >= 0", schema)
     assert path.send(None, *avro_values(1, schema, {"id": 1})) == [{"id": 1, "@": 1}]
     assert path.result.passed_over == {"filtered": 1}
-
-
-def test_a_projection_that_takes_too_much_of_all_stops_the_topic(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing of such a batch is kept, and its result says why; no record is a letter for it."""
-    schema = record(ID, TEXT)
-    path = of_avro(catalog, "SELECT id FROM batch", schema)
-
-    def too_much(*_: Any) -> Any:
-        raise LimitError("it takes more than 512 MB of memory")
-
-    values = avro_values(1, schema, {"id": 1}, {"id": 2})
-    rows = [{"value": one, "partition": 0, "offset": at, "timestamp": at} for at, one in enumerate(values)]
-    path.keeper.cover(Needs(frozenset({1}), proved=frozenset({1})))
-    loaded = LoadedPlan(path.keeper.plan(), is_worker=True)
-    assert loaded.projection is not None
-    monkeypatch.setattr(sql_projection, "_WASTED_S", -1.0)
-    monkeypatch.setattr(SqlProjection, "select", too_much)
-    result = stage_files(loaded, [pa.RecordBatch.from_pylist(rows, schema=SOURCE)])
-    assert isinstance(result.error, ActionNeededError)
-    assert "512 MB of memory, with many of the newest records" in str(result.error)
-    assert (result.files, result.dead_letters, result.refused, result.rows) == ([], [], {}, 0)
 
 
 def test_failures_are_letters_and_neighbours_are_rows(catalog: Catalog) -> None:

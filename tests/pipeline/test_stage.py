@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,8 @@ from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 
-from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
+from tabletopic_kernel.clients.catalog.catalog import create_table
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
-from tabletopic_kernel.formats import glue_frames
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
@@ -37,17 +34,11 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import stage
-from tabletopic_kernel.pipeline.conform import file_schema, note_last
+from tabletopic_kernel.pipeline.conform import note_last
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
-from tabletopic_kernel.pipeline.worker import loaded_plans
-from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
-from tabletopic_kernel.pipeline.worker.refused import explain_no_table
-from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
-from tests.formats.test_glue_frames import GUID, framed
 from tests.pipeline.source import SOURCE
 
 AVRO = {
@@ -76,15 +67,6 @@ def batch(*values: bytes | None, key: bytes | None = b"k", headers: Any = None) 
         for at, value in enumerate(values)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
-    root = tmp_path_factory.mktemp("stage")
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
 
 
 @pytest.fixture(scope="module")
@@ -157,19 +139,6 @@ def test_the_dead_letter_table_is_asked_for_when_first_needed(plan: StagePlan) -
     result = run(without, batch(good(0), b"bad"))
     assert result.needs.dead_letters
     assert (result.files, result.refused) == ([], {"no_schema_id": 1})
-
-
-def test_records_are_counted_while_the_dead_letter_table_is_missing(plan: StagePlan) -> None:
-    """Records that are refused for their subject are reported as such, not as records without a field."""
-    other = ("other_subject", "the schema belongs to other-value")
-    refusing = replace(plan, table=None, dead_letters=None, values=SchemaPlan(refused={8: other, 9: other}))
-    result = run(refusing, batch(prefix(8) + b"x", prefix(9) + b"y"), batch(prefix(9) + b"z"))
-    assert result.needs.dead_letters
-    assert result.refused == {"other_subject": 3}
-    reported = explain_no_table("clicks", result)
-    assert "without a field" not in reported
-    assert "3 that cannot be rows" in reported
-    assert "other_subject: the schema belongs to other-value" in reported
 
 
 def test_all_records_of_a_refused_schema_are_letters(plan: StagePlan) -> None:
@@ -324,33 +293,6 @@ def test_every_record_is_a_row_or_a_letter_once(
     assert (result.rows, result.refused_count) == (len(in_rows), len(in_letters))
 
 
-def test_values_that_expand_are_decoded_a_few_at_a_time(
-    plan: StagePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compressed, they are few bytes; uncompressed, they could take all memory together."""
-    monkeypatch.setattr(glue_frames, "_MOST_AT_ONCE", 3_000)
-    at_once: list[int] = []
-    split_one = stage.split
-
-    def note(values: pa.Array, *more: Any) -> Any:
-        found = split_one(values, *more)
-        at_once.append(sum(group.values.nbytes for group in found[0]))
-        return found
-
-    monkeypatch.setattr(stage, "split", note)
-    bodies = [good(number).removeprefix(prefix(7)) for number in range(300)]
-    values = [framed(body, packed=True) for body in bodies]
-    values[7] = framed(bodies[7] + bytes(10_000), packed=True)  # alone more than what several may have
-    glued = replace(plan, values=SchemaPlan({str(GUID): WRITER}))
-    result = run(glued, batch(*values))
-    kept = sorted(row["_kafka_metadata"]["offset"] for row in rows(result.files))
-    assert kept == [100 + at for at in range(300) if at != 7]
-    assert [row["offset"] for row in rows(result.dead_letters)] == [107]
-    assert (result.records, result.rows, result.refused_count) == (300, 299, 1)
-    assert len(at_once) > 5
-    assert sorted(at_once)[-2] < 4_000  # all but the one
-
-
 def _partition(table: Table) -> None:
     with table.update_spec() as update:
         update.add_field("reason", IdentityTransform()).add_field("value", BucketTransform(4))
@@ -399,34 +341,6 @@ def test_dead_letters_follow_what_others_make_of_their_table(
     ] * 2
 
 
-def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
-    """What it holds is for one thread: decoders, transforms, the projection."""
-    pickled = pickle.dumps(plan)
-    mine = load_plan(plan.topic, pickled)
-    assert load_plan(plan.topic, pickled) is mine
-    with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(load_plan, plan.topic, pickled).result()
-        assert theirs is not mine
-        assert other.submit(theirs.decoder, 7).result() is not mine.decoder(7)
-
-
-def test_a_worker_keeps_one_plan_of_each_topic(plan: StagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest: topics of a host take turns, however many, and an older plan is never used again."""
-    bare = replace(plan, table=None, dead_letters=None)
-    plans = {f"t{at}": pickle.dumps(replace(bare, topic=f"t{at}")) for at in range(120)}
-    with ThreadPoolExecutor(1) as worker:  # a thread of its own has no plans yet
-        first, again = ([worker.submit(load_plan, *one).result() for one in plans.items()] for _ in range(2))
-        assert all(one is other for one, other in zip(first, again, strict=True))
-        newer = pickle.dumps(replace(bare, topic="t0", epoch=2))
-        assert worker.submit(load_plan, "t0", newer).result().plan.epoch == 2
-        assert worker.submit(load_plan, "t0", plans["t0"]).result() is not first[0]
-        monkeypatch.setattr(loaded_plans, "_MOST_PLANS", 120)
-        kept = worker.submit(load_plan, "t1", plans["t1"]).result()
-        worker.submit(load_plan, "new", newer).result()
-        assert worker.submit(load_plan, "t1", plans["t1"]).result() is kept is first[1]
-        assert worker.submit(load_plan, "t2", plans["t2"]).result() is not first[2]
-
-
 @pytest.mark.parametrize("number", [2**60, -(2**62)])
 def test_a_record_of_no_date_is_a_row_without_one(plan: StagePlan, number: int) -> None:
     """A producer may take microseconds for milliseconds: rows and letters have no timestamp then."""
@@ -438,31 +352,6 @@ def test_a_record_of_no_date_is_a_row_without_one(plan: StagePlan, number: int) 
     assert (found[0].microsecond, found[1]) == (1000, None)
     assert [row["timestamp"] for row in rows(result.dead_letters)] == [None]
     assert result.newest_ms == {2: 1}
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (OSError("disk"), RetryableError),
-        (pa.ArrowException("Unknown error: Check for Hierarchical Namespace support on 'x'"), RetryableError),
-        (pa.ArrowInvalid("not of the schema"), pa.ArrowInvalid),
-    ],
-)
-def test_an_outage_of_the_storage_is_told_from_an_error_of_ours(
-    plan: StagePlan, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception]
-) -> None:
-    """A coordinator writes dead letters itself; of Azure, some errors have no class of their own."""
-
-    def fail(*_: Any) -> Any:
-        raise error
-
-    monkeypatch.setattr(PyArrowFile, "create", fail)
-    assert plan.table is not None
-    writer = DataFileWriter(plan.table.metadata, plan.table.io_properties, 1)
-    empty = file_schema(writer.schema).empty_table()
-    columns = [pa.nulls(1, field.type) for field in empty.schema]
-    with pytest.raises(kind):
-        writer.write(pa.Table.from_arrays(columns, schema=empty.schema))
 
 
 def test_a_task_returns_what_the_storage_refuses_as_a_value(

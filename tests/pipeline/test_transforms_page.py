@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.pipeline.test_debezium import event, plain
 from tests.pipeline.whole_path import Path
+from tests.table.samples import sqlite_catalog
 from tests.test_architecture import blocks
 
 PAGE = (File(__file__).parents[2] / "docs/how-to/transforms.md").read_text()
@@ -28,9 +28,7 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 def catalog(tmp_path: File) -> Catalog:
     """A catalog of the test's own."""
     root = tmp_path.as_posix()
-    return open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
+    return sqlite_catalog(root)
 
 
 def _blocks(kind: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,21 +59,6 @@ def test_who_came_first_is_next(at_once: int, doings: list[tuple[bool, int]]) ->
         holding += waiting[:1]
         waiting = waiting[1:]
     assert not waiting
-
-
-def test_a_turn_is_given_back_by_a_query_that_fails() -> None:
-    """The next one is let in."""
-    turns = Turns()
-
-    def fail() -> None:
-        with turns.taken("a", 1, lambda: False) as its_turn:
-            assert its_turn
-            raise ValueError("bad query")
-
-    with pytest.raises(ValueError, match="bad query"):
-        fail()
-    with turns.taken("b", 1, lambda: False) as its_turn:
-        assert its_turn
 
 
 def test_who_stops_before_it_waits_goes_on_without_a_turn() -> None:

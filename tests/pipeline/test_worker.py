@@ -23,7 +23,6 @@ from tabletopic_kernel.pipeline.arrange import ScatteredError
 from tabletopic_kernel.pipeline.plan import RefusedRecord, SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.worker import query as stream
-from tabletopic_kernel.pipeline.worker import worker as module
 from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
 from tabletopic_kernel.pipeline.worker.jobs import Batches, Job
 from tabletopic_kernel.pipeline.worker.packing import Batch
@@ -122,12 +121,17 @@ class Ended:
 
     def __init__(self) -> None:
         self.told: list[Exception | None] = []
+        self.discarded: list[Any] = []
         self.over = threading.Event()
 
     def ended(self, error: Exception | None) -> None:
         """The worker is over."""
         self.told.append(error)
         self.over.set()
+
+    def discard(self, *files: Any) -> None:
+        """Keep them."""
+        self.discarded.append(files)
 
 
 class AtOnce(Ends):
@@ -353,65 +357,6 @@ def test_a_worker_that_waits_for_a_job_stops_at_once(rig: Rig) -> None:
         other.join(WAIT_S)
 
 
-@pytest.mark.parametrize("shares", [True, False], ids=["shared", "of its own"])
-def test_a_worker_whose_job_takes_too_long_stops_without_it(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, shares: bool
-) -> None:
-    """A job that has batches of other topics goes on for them; another one is cancelled."""
-    monkeypatch.setattr(module, "_STOP_WAIT_S", 0.01)
-    others = rig.line_up_in_jobs("first", "second")
-    if shares:
-        others.append(rig.line_up("third"))
-    rig.worker.stages = rig.stage_in_job
-    batch = threading.Thread(target=rig.spark.query(0).on_batch, args=({0: 8}, 0))
-    batch.start()
-    while rig.worker.waits_s is None or (shares and rig.batches.waits_since("third") is None):
-        batch.join(0.01)
-    rig.jobs[0].over.set()
-    rig.wait_for_jobs(3)
-    rig.worker.stop()
-    batch.join(WAIT_S)
-    assert not batch.is_alive()
-    topics = sorted(batch.topic for batch in rig.jobs[2].batches)
-    assert (rig.staged, topics) == ([], ["clicks", "third"] if shares else ["clicks"])
-    assert rig.jobs[2].is_cancelled is not shares
-    for job in rig.jobs:
-        job.over.set()
-    for other in others:
-        other.join(WAIT_S)
-
-
-def test_a_batch_waits_for_executors_of_a_cluster(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says so while it is under way, also while Spark's driver is frozen."""
-    waits, thawed = threading.Event(), threading.Event()
-
-    def look(watch: Any, *, has_work: bool) -> None:
-        if watch.reason is not None:
-            waits.set()
-            assert thawed.wait(WAIT_S)
-        watch.reason = "waits for the cluster" if has_work else None
-
-    monkeypatch.setattr("tabletopic_kernel.clients.spark.cluster.ExecutorWatch.look", look)
-    monkeypatch.setattr(module, "_EXECUTORS_LOOK_S", 0.01)
-    assert rig.worker.cluster_waits is None
-    rig.spark.master = "spark://m:1"
-    worker = rig.new_worker()
-    with worker._batch_lock:
-        worker.start()
-        assert waits.wait(WAIT_S)
-        assert worker.cluster_waits == "waits for the cluster"  # nobody asks the driver here
-        thawed.set()
-        worker.stop()  # at once: the batch would not end
-    assert rig.listener.told == [None]
-
-
-def test_executors_that_join_later_count(rig: Rig) -> None:
-    """As many tasks as there are processors now."""
-    assert rig.worker._cores == 1
-    rig.spark.defaultParallelism = 4
-    assert rig.worker._cores == 4
-
-
 def _others(rig: Rig, count: int) -> list[Worker]:
     workers = [rig.new_worker() for _ in range(count)]
     for worker in workers:
@@ -419,23 +364,6 @@ def _others(rig: Rig, count: int) -> list[Worker]:
     while any(worker.waits_s is None for worker in workers):  # they are about to line up
         rig.listener.over.wait(0.01)
     return workers
-
-
-def test_queries_start_in_turns(busy: Rig) -> None:
-    """The next one starts when the one before reads, or has nothing to read; a failing one holds up none."""
-    first = busy.worker
-    others = _others(busy, 3)
-    assert (len(busy.spark.queries), first.waits_s) == (1, None)
-    busy.spark.queries[0].on_batch({0: 8}, 0)
-    second = busy.spark.query(1)
-    assert sum(worker.waits_s is None for worker in others) == 1
-    second.status = {"message": "Waiting for data to arrive"}
-    third = busy.spark.query(2)
-    third.stop()
-    busy.spark.query(3)
-    assert all(worker.waits_s is None for worker in others)
-    for worker in others:
-        worker.stop()
 
 
 def test_a_worker_that_waits_for_its_start_stops_at_once(busy: Rig) -> None:
@@ -461,21 +389,6 @@ def test_a_query_that_spark_does_not_start_is_tried_again(rig: Rig) -> None:
     assert "Spark did not start the query of clicks" in str(error)
     assert "no such format" in str(error)
     rig.listener.over.clear()
-
-
-@pytest.mark.parametrize(
-    ("record_s", "crowded", "starts"),
-    [(5e-6, True, [5, 400_005, 800_005]), (5e-6, False, [5]), (2e-5, False, [5, 500_005])],
-)
-def test_a_topic_far_behind_takes_shorter_jobs(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, record_s: float, crowded: bool, starts: list[int]
-) -> None:
-    """While others wait, or if it is slow: they may come. Each part is staged by a job of its own."""
-    monkeypatch.setattr(Batches, "is_crowded", crowded)
-    rig.worker._record_s = record_s
-    rig.spark.query(0).on_batch({0: 1_000_005}, 0)
-    assert [start[0] for start, _ in rig.staged] == starts
-    assert rig.staged[-1][1] == {0: 1_000_005}
 
 
 def test_a_worker_that_is_stopped_begins_no_query(tmp_path: Path) -> None:
@@ -567,12 +480,8 @@ class OneResult(Batches):
         return self.results.pop(0)
 
 
-def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic(rig: Rig) -> None:
     """A person must act: trying again would take as much again, for ever."""
-    discarded: list[Any] = []
-    monkeypatch.setattr(rig.listener, "discard", lambda *files: discarded.append(files), raising=False)
     worker, batch = rig.worker, StagedOffsets({0: 0}, {0: 1})
     worker._plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
     trouble = Trouble("is full", "make room", "the storage", doing="could not write a data file: ")
@@ -584,15 +493,14 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic(
         RetryableError, match=r"^a batch of clicks could not .*the storage is full; make room$"
     ):
         worker._run(batch)
-    assert discarded == [([], [])] * 2
+    assert rig.listener.discarded == [([], [])] * 2
 
 
-def test_scattered_rows_are_staged_by_one_task(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scattered_rows_are_staged_by_one_task(rig: Rig) -> None:
     """From the batch in which they are noticed to the first one whose files have many rows again."""
     few, many = StageResult(rows=5_000, files=[DataFile()] * 10), StageResult(rows=10_000, files=[DataFile()])
     batches = OneResult(StageResult(error=ScatteredError("so many")), few, StageResult(), many, many)
     rig.worker._batches = batches
-    monkeypatch.setattr(rig.listener, "discard", lambda *_: None, raising=False)
     rig.spark.defaultParallelism = 8
     plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
     taken = [rig.worker._staged(StagedOffsets({0: 0}, {0: 400_000}), plan) for _ in range(4)]

@@ -193,12 +193,6 @@ def test_a_table_of_the_program_is_read_by_name(lake: DuckLake, make: Callable[.
         lake.query("SELECT * FROM busy")
 
 
-def test_a_table_of_the_catalog_wins_over_one_of_the_program(lake: DuckLake) -> None:
-    """What a query means does not change with a variable somewhere."""
-    rows = lake.query("SELECT * FROM clicks", frames={"clicks": pa.table({"n": [1]})}).rows
-    assert rows.column_names != ["n"]
-
-
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
@@ -273,12 +267,6 @@ def test_what_only_reads_is_answered(lake: DuckLake, sql: str, rows: list[tuple[
     assert found == rows if rows else len(found) == 1
 
 
-def test_the_catalog_is_asked_for_tables_alone(own: DuckLake, loaded: list[object]) -> None:
-    """Not for the other words of a join or of a table function."""
-    own.sql("SELECT count(*) FROM clicks JOIN range(3) AS numbers(id) USING (id)")
-    assert loaded == [("default", "clicks")]
-
-
 def test_names_that_differ_only_in_case_are_not_mixed_up(own: DuckLake, catalog: Catalog) -> None:
     """Two that SQL cannot tell apart are refused together, answered one at a time; odd names in quotes."""
     catalog.create_table("default.Clicks", pa.schema([("id", pa.int64())]))
@@ -288,15 +276,6 @@ def test_names_that_differ_only_in_case_are_not_mixed_up(own: DuckLake, catalog:
     assert one(own, 'SELECT count(*) FROM "Clicks"') == 0
     catalog.create_table(("default", 'my "odd" table-1'), pa.schema([("id", pa.int64())]))
     assert one(own, 'SELECT count(*) FROM "my ""odd"" table-1" AS "x y"') == 0
-
-
-@pytest.mark.parametrize("name", ['"team.web".clicks', "team.web.clicks"])
-def test_nested_namespaces(own: DuckLake, catalog: Catalog, name: str) -> None:
-    """A table in a nested namespace is found with and without quotes."""
-    for namespace in ("team", "team.web"):
-        catalog.create_namespace(namespace)
-    catalog.create_table("team.web.clicks", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1]}))
-    assert one(own, f"SELECT count(*) FROM {name}") == 1
 
 
 def test_several_threads_may_ask(lake: DuckLake) -> None:

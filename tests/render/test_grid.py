@@ -25,7 +25,7 @@ def test_nothing_becomes_markup(value: str, note: str) -> None:
     html = Grid(("a",), [(Cell(value, "bad"),)], value or "t", [note]).html()
     assert html.count("<") == plain.count("<")
     assert html.count('"') == plain.count('"')
-    assert '<td class="bad">' in html
+    assert '<td class="bad' in html  # some texts are not broken, too
 
 
 def test_a_long_text_is_cut_and_whole_at_a_click() -> None:

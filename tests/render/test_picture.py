@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.render.picture import bars, lines, ticks
+from tabletopic_kernel.render.picture import bars, lines
 
 NAMES = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=20)
 VALUES = st.floats(0, 1e12)
@@ -34,21 +34,6 @@ def test_lines_stay_within_the_picture(points: list[tuple[float, float]]) -> Non
     for x, y in re.findall(r"([\d.-]+),([\d.-]+)", re.search('points="([^"]*)"', picture.svg)[1]):  # type: ignore[index]
         assert 70 <= float(x) <= 620
         assert 34 <= float(y) <= 274
-
-
-@example(0.0, 5e-324)
-@example(1e12, 1e12 + 2**-13)
-@given(VALUES, VALUES)
-def test_ticks_are_few_and_within(first: float, last: float) -> None:
-    """An axis has few ticks, by rising value; the axis of heights begins at 0 and ends above everything."""
-    first, last = sorted((first, last))
-    found = ticks(first, last)
-    assert len(found) <= 7
-    assert found == sorted(found)
-    heights = ticks(0, last, covers=True)
-    assert len(heights) <= 8
-    assert heights[0] == 0
-    assert heights[-1] >= last
 
 
 def test_the_figures_are_told_in_words() -> None:

@@ -21,7 +21,8 @@ from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.changes.upsert.staged import Upsert
 from tabletopic_kernel.table.changes.upsert.upserted import upserted
-from tests.table.test_upsert import Upserts, new_catalog
+from tests.table.samples import sqlite_catalog
+from tests.table.test_upsert import Upserts
 
 _PER_FILE = 1_000_000
 _COMMITS = 20
@@ -58,7 +59,7 @@ def measure(rows: int, changes: int) -> str:
     """One line."""
     dice = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
-        table = Upserts(new_catalog(folder))
+        table = Upserts(sqlite_catalog(folder))
         keys, lsn = dice.permutation(rows), 1
         for start in range(0, rows, _PER_FILE):
             after = table.lake.ledger.advanced(StagedOffsets({0: 0}, {0: 0}), str(uuid.uuid4()))

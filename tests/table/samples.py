@@ -42,6 +42,12 @@ AVRO = json.dumps(
 )
 
 
+def sqlite_catalog(folder: object) -> Catalog:
+    """A catalog of a folder's own."""
+    place = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
+    return open_catalog({"name": "lake", "type": "sql", **place})
+
+
 @pytest.fixture
 def catalog_properties(tmp_path: Path) -> dict[str, str]:
     """Properties of a SQLite catalog of the test's own."""

@@ -138,17 +138,3 @@ def test_hosts_claim_before_they_stage(catalog: Catalog, monkeypatch: pytest.Mon
     rig.after(1_000, coordinator)
     next_owner(rig)
     assert json.loads(_claim(rig.table.table).read_text())["epoch"] == 2
-
-
-def test_a_topic_runs_without_a_claim(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a storage raises at files of others in a table's folders."""
-
-    def refused(*_: object) -> None:
-        raise NotImplementedError("no such files here")
-
-    monkeypatch.setattr("tabletopic_kernel.host.ownership.files.claim_files", refused)
-    rig: Rig = made_rig(catalog, monkeypatch)
-    coordinator: Coordinator = rig.running(commit_interval_ms="1s")
-    rig.stage(0, 10)
-    rig.after(1_000, coordinator)
-    assert len(rig.table.table.refresh().scan().to_arrow()) == 10

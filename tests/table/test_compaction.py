@@ -40,12 +40,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.faces.live_dashboard.polls import facts_of
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write import REWRITTEN
 from tabletopic_kernel.table.changes.ledger_history import summary
-from tabletopic_kernel.table.history import snapshots
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.foreign_deletes import delete_rows
 from tests.table.lake import Lake, Rows, read_file
@@ -240,18 +238,6 @@ def test_versions_of_the_schema_are_put_together_apart(catalog: Catalog) -> None
     assert names == [("a", "new"), ("a", "new", "c"), ("a", "old")]
 
 
-def test_rows_are_those_that_a_reader_gets(catalog: Catalog) -> None:
-    """Rows deleted by position are none, before and after a compaction has left them out."""
-    lake = Lake(catalog, SIMPLE)
-    for at in range(3):
-        lake.append({"a": [at, None, 7]})
-    delete_rows(lake.table, {lake.files()[1].file_path: [0, 2]})
-    lake.topic.reload()
-    assert lake.topic.rows == snapshots(lake.table.metadata, 1)[0].rows == len(lake.rows()) == 7
-    lake.compact()
-    assert lake.topic.rows == facts_of(lake.table).rows == len(lake.rows()) == 7
-
-
 def test_files_of_no_version_stay(catalog: Catalog) -> None:
     """Another engine's strings are of another kind: not sure, so not touched."""
     lake = Lake(catalog, Schema(NestedField(1, "s", StringType(), required=False)))
@@ -312,28 +298,6 @@ def test_what_is_due_is_put_together_by_tiers(catalog: Catalog, monkeypatch: pyt
     lake.append({"a": [31]})
     (group,) = lake.plan(due_only=True).groups
     assert [file.record_count for file in group.files] == [1] * 32
-
-
-def test_files_are_packed_up_to_the_target_size(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group is no larger than a file should be, and a file of a quarter of that is not small."""
-    lake = Lake(catalog, SIMPLE, target_file_size_bytes=1024**2)
-    for at in range(8):
-        lake.append({"a": [at]})
-    sizes = {file.file_path: 250_000 for file in lake.files()}
-    sizes[lake.files()[0].file_path] = 262_144
-    monkeypatch.setattr(DataFile, "file_size_in_bytes", property(lambda self: sizes[self.file_path]))
-    assert [len(group.files) for group in lake.plan().groups] == [4, 3]
-
-
-def test_two_compactions_in_a_row(catalog: Catalog) -> None:
-    """What was put together is put together again with more, and nothing twice."""
-    lake = Lake(catalog, SIMPLE)
-    for turn in range(3):
-        for at in range(3):
-            lake.append({"a": [10 * turn + at]})
-        lake.compact()
-        assert len(lake.files()) == 1
-    assert [row["a"] for row in lake.rows()] == [0, 10, 11, 12, 1, 20, 21, 22, 2]
 
 
 def test_where_limits_a_compaction(catalog: Catalog) -> None:

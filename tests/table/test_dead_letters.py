@@ -20,7 +20,6 @@ from pyiceberg.table.snapshots import Snapshot
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import (
-    ActionNeededError,
     LostOwnershipError,
     RetryableError,
     TableTopicError,
@@ -31,10 +30,9 @@ from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, T
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
-from tabletopic_kernel.table.dead_letters import DeadLetters
 from tests.drill import foreign
 from tests.host.rig import Rig, drain, made_rig, order
-from tests.table.samples import answer_lost, never_arrived, refused
+from tests.table.samples import answer_lost, never_arrived, refused, sqlite_catalog
 
 LETTERS = ("default", "clicks__dead_letters")
 
@@ -243,28 +241,6 @@ def test_an_old_owner_cannot_add_letters(rig: Rig) -> None:
     assert (rows(rig), dead_letters(rig)) == ([], [])
 
 
-def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They arrive after the new owner's look at them, before its claim: it looks again, and they go (I5)."""
-    old = running(rig)
-    batch = stage(rig, old, 0, 4, {1})
-    owner = old.owner
-    pending = owner.plan_commit([batch])
-    last = [lambda: owner.dead_letters.commit(pending.dead_letters, owner.ledger, pending.after)]
-    claim = DeadLetters._commit
-
-    def after_those(*args: Any, **more: Any) -> None:
-        if last:
-            last.pop()()
-        claim(*args, **more)
-
-    monkeypatch.setattr(DeadLetters, "_commit", after_those)
-    new = rig.make()
-    order(new, Event.START)
-    assert (new.state, dead_letters(rig)) == (State.WAITING, [1])
-    rig.after(30_000, new)
-    assert (new.state, dead_letters(rig)) == (State.RUNNING, [])
-
-
 def test_an_old_owner_that_makes_the_table_too_late_is_told(rig: Rig) -> None:
     """The table for letters came after the new owner's claim: the epoch of the rows' table decides (I5)."""
     old = rig.running(commit_interval_ms="100ms")
@@ -403,12 +379,9 @@ def _half_a_commit(coordinator: Coordinator, batch: StagedBatch) -> None:
 
 
 def _fresh_rig(monkeypatch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    from tabletopic_kernel.clients.catalog.catalog import open_catalog
 
     root = factory.mktemp("letters")
-    catalog = open_catalog(
-        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
-    )
+    catalog = sqlite_catalog(root)
     yield made_rig(catalog, monkeypatch)
 
 
@@ -449,12 +422,3 @@ def test_letters_are_kept_whole(rig: Rig) -> None:
     order(coordinator, Event.RESUME)
     assert coordinator.state is State.FAILED
     assert "headers.element.key, value of default.clicks__dead_letters" in str(coordinator.progress().error)
-
-
-def test_letters_of_a_newer_format_may_be_set_aside(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyIceberg cannot write it: a new table is begun once the other one is renamed."""
-    coordinator = running(rig, (0, 2, {1}))
-    owner = coordinator.owner
-    monkeypatch.setattr("tabletopic_kernel.table.changes.commit.VERSION", 1)
-    with pytest.raises(ActionNeededError, match="rename that table"):
-        owner.dead_letters.check_writable()

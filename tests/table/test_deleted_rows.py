@@ -23,7 +23,6 @@ from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import DELETES
 from tabletopic_kernel.model.errors import HeadMovedError, OutdatedError
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
-from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes import commit, way_back
 from tabletopic_kernel.table.changes.ledger_history import summary
@@ -182,31 +181,6 @@ def test_in_a_sorted_table_rows_are_followed_to_their_places(catalog: Catalog) -
     assert pq.read_table(lake.files()[0].file_path.removeprefix("file://"))["n"].to_pylist() == before[::-1]
 
 
-@pytest.mark.parametrize("room", [10**6, 10])
-def test_rows_are_followed_into_sorted_files(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    """Unless they are too many: then a delete meanwhile ends it."""
-    lake = Lake(catalog, SCHEMA, sort_by=("n desc",))
-    for at in range(8):
-        lake.append({"n": [2 * at, 2 * at + 1], "part": [0] * 2})
-    monkeypatch.setattr(rewrite, "_SORTED_BYTES", 100)
-    monkeypatch.setattr(rewrite, "_MOST_PLACES", room)
-    delete_rows(lake.table, {_paths(lake)[2]: [1]})
-    plan, made = _rewritten(lake)
-    assert 1 < len(made.files) < 8
-    for at in (0, 2, 7):
-        delete_rows(lake.table, {_paths(lake)[at]: [0]})
-    before = _numbers(lake)
-    if room == 10:
-        with pytest.raises(OutdatedError, match="while it was sorted"):
-            lake.commit(plan.groups[0], made, plan.delete_files)
-        return
-    lake.commit(plan.groups[0], made, plan.delete_files)
-    assert _numbers(lake) == before == [0, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14]
-    assert len(delete_files(lake.table)) == 1  # of several files, in one partition
-
-
 def test_deletes_that_somebody_takes_back_meanwhile_end_it(lake: Lake) -> None:
     """The rows that were left out are there again."""
     base = lake.table.current_snapshot()
@@ -293,57 +267,6 @@ def _sized(monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]) -> None:
     monkeypatch.setattr(DataFile, "file_size_in_bytes", sized)
     for module in (commit, way_back):  # they would find the files too short
         monkeypatch.setattr(module, "unreadable", lambda *_, **__: {})
-
-
-def test_a_large_file_is_due_for_its_own_delete_files(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not for those of its neighbours, and they not for its: it would be written again for nothing."""
-    lake = _lake(catalog, (50, 50))
-    large, other = _paths(lake)
-    _sized(monkeypatch, {large: 1_000_000_000, other: 60_000_000})
-    for at in range(compaction.MAX_DELETE_FILES):
-        delete_rows(lake.table, {large: [at]})
-        delete_rows(lake.table, {other: [at]})
-    assert lake.plan(due_only=True).groups == ()
-    delete_rows(lake.table, {other: [49]})
-    (group,) = lake.plan(due_only=True).groups
-    assert [file.file_path for file in group.files] == [other]
-    lake.compact(due_only=True)
-    delete_rows(lake.table, {large: [49]})
-    (group,) = lake.plan(due_only=True).groups
-    assert [file.file_path for file in group.files] == [large]
-    lake.compact(due_only=True)
-    assert (_numbers(lake), delete_files(lake.table)) == ([*range(8, 49), *range(58, 99)], [])
-
-
-@pytest.mark.parametrize(("by", "files"), [((), 1), (("n desc",), 5)])
-def test_a_large_file_is_never_whole_in_memory(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], files: int
-) -> None:
-    """Nor is a row group of it, which others may write as large as they like; deletes meanwhile go along."""
-    lake = Lake(catalog, SCHEMA, sort_by=by)
-    lake.append({"n": list(range(10_000)), "part": [0] * 10_000})
-    (path,) = _paths(lake)
-    _sized(monkeypatch, {path: 1_000_000_000})
-    delete_rows(lake.table, {path: range(0, 10_000, 3)})
-    monkeypatch.setattr(rewrite, "_PART_BYTES", 4_000)
-    monkeypatch.setattr(rewrite, "_ROW_GROUP_ROWS", 2_000)
-    monkeypatch.setattr(rewrite, "_SORTED_BYTES", 1_400 * 12)
-    held: list[int] = []
-    write_one = DataFileWriter.write_one
-
-    def watched(self: DataFileWriter, parts: Any) -> DataFile:
-        return write_one(self, (held.append(len(part)) or part for part in parts))  # type: ignore[func-returns-value]
-
-    monkeypatch.setattr(DataFileWriter, "write_one", watched)
-    plan, made = _rewritten(lake)
-    assert len(made.files) == files
-    assert max(held) <= 2_000
-    delete_rows(lake.table, {path: [1, 2, 9_998]})
-    before = _numbers(lake)
-    lake.commit(plan.groups[0], made, plan.delete_files)
-    assert _numbers(lake) == before
 
 
 def test_more_than_eight_delete_files_of_a_partition_are_due(catalog: Catalog) -> None:

@@ -23,7 +23,7 @@ from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.take_over import take_over
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch, StageResult
@@ -190,24 +190,6 @@ def test_a_table_of_the_new_schema_takes_records_of_the_old_one(tmp_path: Path) 
     lane.send((old, {"a": 1}), (new, {"b": 2}))
     assert lane.changes() == []
     assert [_plain(row) for row in lane.rows()] == [{"b": 1}, {"b": 2}]
-
-
-def test_a_table_whose_creation_was_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next owner finds what the projection reads, though nobody wrote anything after it was created."""
-    lane = Lane(tmp_path, projection="SELECT CAST(a AS VARCHAR) AS a FROM batch")
-    first = lane.register(record({"name": "a", "type": "int"}))
-    create = lane._catalog.create_table
-
-    def unanswered(*args: Any, **more: Any) -> Any:
-        create(*args, **more)
-        raise RetryableError("504")
-
-    monkeypatch.setattr(lane._catalog, "create_table", unanswered)
-    with pytest.raises(RetryableError):
-        lane.send((first, {"a": 1}))
-    monkeypatch.undo()
-    assert lane.send((first, {"a": 1})).refused == {}
-    assert [_plain(row) for row in lane.rows()] == [{"a": "1"}]
 
 
 def test_a_column_that_has_room_takes_older_records(tmp_path: Path) -> None:

@@ -373,27 +373,6 @@ def test_metadata_is_looked_at_again_before_files_go(life: Life) -> None:
     life.judge()
 
 
-def test_metadata_is_looked_at_before_each_thousand(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only before the first."""
-    life.drop_rows()
-    monkeypatch.setattr(door, "_CHUNK", 1)
-    found = life.collect()
-    life.commit_expiry(found)
-    back, real, seen = max(found.data), door.delete_files, []
-
-    def and_then(table: Table, paths: list[str]) -> list[str]:
-        if not seen:
-            life.foreign().add_files([back], check_duplicate_files=False)
-        seen.append(paths)
-        return real(table, paths)
-
-    monkeypatch.setattr(door, "delete_files", and_then)
-    remove_expired(life.table.table, found)
-    assert len(seen) > 2
-    assert place_of(back).exists()
-    life.judge()
-
-
 def test_files_go_on_the_word_of_the_metadata_alone(life: Life) -> None:
     """Not of a commit that it does not show, of a table that shares them, or of one made anew."""
     found, before = life.drop_rows(), life.foreign()
@@ -556,25 +535,6 @@ def test_a_dry_run_tells_the_same(life: Life) -> None:
     removed = life.expire()
     assert (told.files, told.bytes) == (removed.files, removed.bytes)
     assert sorted(told.paths) == sorted(removed.paths)
-
-
-@pytest.mark.parametrize("tags", [True, False])
-def test_a_lost_tag_keeps_the_files(life: Life, monkeypatch: pytest.MonkeyPatch, tags: bool) -> None:
-    """A REST catalog cannot be asked to refuse: the log of metadata tells; properties are no reason."""
-    monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.RestCatalog", FlakyCatalog)
-    if tags:
-        monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.same_refs", lambda *_: ())
-    found = life.collect()
-
-    def come_first(commit: Callable[[], Any]) -> Any:
-        if tags:
-            life.foreign().manage_snapshots().create_tag(min(found.ids), "new").commit()
-        else:
-            life.change(x="y")
-        return commit()
-
-    _flaky(life, come_first)
-    assert life.commit_expiry(found) == (found.ids, not tags)
 
 
 def test_a_plan_of_an_expiry_reads_only(life: Life) -> None:

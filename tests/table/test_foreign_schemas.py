@@ -18,7 +18,6 @@ from tabletopic_kernel.model.progress.events import SchemaRefused
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import stage_files
-from tabletopic_kernel.table.history import topic_schema
 from tabletopic_kernel.table.schemas.registered import record_names, why_foreign
 from tabletopic_kernel.table.schemas.states import SchemaStates
 from tests.pipeline.source import SOURCE
@@ -231,52 +230,6 @@ def test_an_id_without_versions_is_looked_for_in_the_topics_subjects(deleted: st
     assert (told is None) is (deleted == "clicks-value")
 
 
-MESSAGES = 500
-LARGE = 'syntax = "proto3"; package shop; ' + "".join(
-    f"message M{n} {{ int32 x = 1; }}" for n in range(MESSAGES)
-)
-
-
-@pytest.mark.parametrize("key", ["6da3", 9])
-@pytest.mark.parametrize("has", ["clicks-shop.M499", "shop.M321", ":.other:shop.M7", "refunds-value"])
-def test_a_file_of_many_messages_costs_few_questions(key: str | int, has: str) -> None:
-    """Each message may have two subjects: only those that are there are asked whether they have the file."""
-    found = RegisteredSchema(key, "PROTOBUF", LARGE, (), "", 0, ())
-    registry = Guids(has.rpartition(":")[2], others=[has, "shop.M3", "clicks-shop.M5"])
-    told = why_foreign(cast(Registry, registry), found, "clicks", TopicSettings())
-    assert (told is None) is ("shop." in has)
-    assert registry.questions <= 5
-
-
-def test_a_registry_of_many_subjects_is_not_asked_for_each() -> None:
-    """There is a bound for messages and for versions: the sidebar asks for them at each look."""
-    found = RegisteredSchema("6da3", "PROTOBUF", LARGE, (), "", 0, ())
-    registry = Guids(others=[f"{kind}shop.M{n}" for n in range(MESSAGES) for kind in ("", "clicks-")])
-    assert why_foreign(cast(Registry, registry), found, "clicks", TopicSettings()) is not None
-    assert registry.questions <= 250
-    registry = ManyVersions()
-    told = topic_schema("clicks", "default.clicks", None, cast(Registry, registry), None, "clicks-value")
-    assert [one.version for one in told.versions][-2:] == [4_999, 5_000]
-    assert registry.questions <= 101
-    assert [column.name for column in told.columns] == ["id"]
-
-
-class ManyVersions:
-    """A subject of many versions, and how often one was asked for."""
-
-    def __init__(self) -> None:
-        self.questions = 0
-
-    def versions(self, subject: str) -> list[int]:
-        """As the registry."""
-        return list(range(1, 5_001))
-
-    def by_version(self, subject: str, version: int) -> RegisteredSchema:
-        """As the registry."""
-        self.questions += 1
-        return RegisteredSchema(version, "AVRO", json.dumps(FIRST), (), subject, version)
-
-
 def test_why_there_is_no_table_is_told(catalog: Catalog) -> None:
     """The newest schema cannot be one: an event says so, and so does what the topic waits for."""
     registry = FakeRegistry({1: json.dumps(_record("Click", ("_kafka_key", "long")))})
@@ -302,19 +255,6 @@ def test_a_candidate_alone_writes_nothing(topic: Path) -> None:
         assert result.files == []
         topic.keeper.cover(needs)
     assert sorted(topic.columns()) == ["id", "text"]
-
-
-def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of ours there costs the records of the schema, not the topic; the others go on."""
-
-    def fail(*_: Any) -> None:
-        raise KeyError("odd")
-
-    monkeypatch.setattr("tabletopic_kernel.table.schemas.columns.aliases_of", fail)
-    values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
-    assert [row["id"] for row in topic.send(*values)] == [6]
-    assert topic.dead_letters == {1: "bad_schema"}
-    assert "KeyError" in topic.messages[1]
 
 
 def test_records_that_are_encrypted_as_a_whole_are_letters(topic: Path) -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, NestedField, TimestamptzType
+from pyiceberg.types import NestedField, TimestamptzType
 
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
@@ -123,21 +121,6 @@ def test_a_maintaining_catalog_is_left_to_it(
     whys = {one.why for one in next_work(table, TopicSettings(), 0)}
     assert whys == {"the catalog does it itself"}
     assert "nothing to do" in next_work(table, TopicSettings(maintenance="on"), 0)[0].why
-
-
-def test_a_few_files_in_many_partitions_are_due(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No partition has many small files, and together they are: merging them is due once it saves enough."""
-    catalog.create_namespace("default")
-    schema = Schema(NestedField(1, "a", IntegerType(), required=False))
-    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "a"))
-    table = catalog.create_table(("default", "spread"), schema, partition_spec=spec)
-    for _ in range(4):
-        table.append(pa.table({"a": pa.array([1, 2, 3], pa.int32())}))
-    monkeypatch.setattr(compaction, "SPREAD_SAVES", 10)
-    assert compaction.plan_compaction(table).groups == ()
-    monkeypatch.setattr(compaction, "SPREAD_SAVES", 9)
-    groups = compaction.plan_compaction(table).groups
-    assert [(group.partition, len(group.files)) for group in groups] == [("a=1", 4), ("a=2", 4), ("a=3", 4)]
 
 
 def test_times_in_january_1970_are_told(catalog: Catalog) -> None:

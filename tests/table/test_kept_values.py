@@ -11,7 +11,8 @@ from pyiceberg.types import ListType, LongType, NestedField, StructType
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.pipeline.test_unavailable import TEXT
 from tests.table.foreign_deletes import delete_files
-from tests.table.test_upsert import Event, Upserts, new_catalog
+from tests.table.samples import sqlite_catalog
+from tests.table.test_upsert import Event, Upserts
 
 
 def _history(dice: Random) -> tuple[list[list[Event]], dict[int, tuple[int, str]]]:
@@ -25,7 +26,7 @@ def _history(dice: Random) -> tuple[list[list[Event]], dict[int, tuple[int, str]
         at += 1
         return Event(key, value, lsn, 0, at - 1, at, text)
 
-    for lsn in range(0, 1_200, 10):
+    for lsn in range(0, 500, 10):
         key, value = dice.randrange(6), dice.randrange(9)
         kind = dice.choice(["write", "write", "write", "again", "delete", "move"])
         if kind in ("write", "again") or key not in rows:
@@ -51,7 +52,7 @@ def _history(dice: Random) -> tuple[list[list[Event]], dict[int, tuple[int, str]
 def test_left_out_values_stay(seed: int, tmp_path: Path) -> None:
     """Of the row before, also where the key changed, and through several changes in one commit."""
     dice = Random(seed)
-    table = Upserts(new_catalog(str(tmp_path)), [(), ("bucket(2, id)",)][seed % 2])
+    table = Upserts(sqlite_catalog(tmp_path), [(), ("bucket(2, id)",)][seed % 2])
     batches, expected = _history(dice)
     while batches:
         count = dice.choice([1, 1, 2])
@@ -66,7 +67,7 @@ def test_left_out_values_stay(seed: int, tmp_path: Path) -> None:
 
 def test_nothing_is_written_for_values_that_are_there(tmp_path: Path) -> None:
     """A row that lacks its value for want of an earlier one stays, too, as the event has it."""
-    table = Upserts(new_catalog(str(tmp_path)))
+    table = Upserts(sqlite_catalog(tmp_path))
     table.commit([Event(1, 1, 1, 0, 0, 0, "a"), Event(2, 1, 2, 0, 1, 1, "b")])
     assert len(table.lake.files()) == 1
     assert not delete_files(table.lake.table)
@@ -85,7 +86,7 @@ def test_nothing_is_written_for_values_that_are_there(tmp_path: Path) -> None:
 )
 def test_equal_orders_mix_no_rows(last: list[Event], tmp_path: Path) -> None:
     """A row keeps its own value when its event is sent again, or another key is deleted at the same time."""
-    table = Upserts(new_catalog(str(tmp_path)))
+    table = Upserts(sqlite_catalog(tmp_path))
     table.commit([Event(1, 1, 10, 0, 0, 0, "a"), Event(2, 1, 11, 0, 0, 0, "b")])
     table.commit([Event(1, 2, 20, 0, 1, 1, TEXT)])
     table.commit(last)
@@ -95,7 +96,7 @@ def test_equal_orders_mix_no_rows(last: list[Event], tmp_path: Path) -> None:
 
 def test_of_several_keys_that_may_have_been_changed_none_gives_its_value(tmp_path: Path) -> None:
     """The placeholder stays: another row's value would be worse."""
-    table = Upserts(new_catalog(str(tmp_path)))
+    table = Upserts(sqlite_catalog(tmp_path))
     table.commit([Event(1, 1, 10, 0, 0, 0, "a"), Event(2, 1, 11, 0, 1, 1, "b")])
     table.commit([*(Event(key, None, 20, 0, 1 + key, 2) for key in (1, 2)), Event(3, 1, 20, 0, 4, 4, TEXT)])
     (row,) = table.lake.table.scan().to_arrow().to_pylist()
@@ -104,7 +105,7 @@ def test_of_several_keys_that_may_have_been_changed_none_gives_its_value(tmp_pat
 
 def test_many_rows_keep_their_values_in_parts(tmp_path: Path) -> None:
     """More than are in memory at once; other columns stay as they are, also null lists."""
-    table, count = Upserts(new_catalog(str(tmp_path))), 8_200
+    table, count = Upserts(sqlite_catalog(tmp_path)), 8_200
     with table.lake.table.update_schema() as update:
         item = StructType(NestedField(99, "a", LongType(), required=False))
         update.add_column("more", ListType(98, item, element_required=False))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, order
-from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, write_rows
+from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC
 
 
 def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
@@ -114,60 +112,6 @@ def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
     assert second.state is State.FAILED
     assert "no column 'nowhere'" in str(second.progress().error)
     assert rig.table.table.spec().is_unpartitioned()
-
-
-@pytest.mark.parametrize("limit", ["write.parquet.page-row-limit", "write.parquet.row-group-limit"])
-@pytest.mark.parametrize("rows", ["0", "-1"])
-def test_limits_of_no_rows_are_refused(table: TopicTable, limit: str, rows: str) -> None:
-    """PyArrow would never finish a page of no rows."""
-    table.table.transaction().set_properties({limit: rows}).commit_transaction()
-    table.reload()
-    with pytest.raises(ValueError, match=f"table property {limit} must be at least 1, and is {rows}"):
-        write_rows(table, 3, epoch=1)
-
-
-@pytest.mark.parametrize("codec", ["UNCOMPRESSED", "uncompressed", "Gzip"])
-def test_a_codec_is_taken_in_either_case(table: TopicTable, codec: str) -> None:
-    """As by Iceberg's Java library: what Spark writes by a table's properties, we write, too."""
-    table.table.transaction().set_properties({"write.parquet.compression-codec": codec}).commit_transaction()
-    table.reload()
-    (file,) = write_rows(table, 3, epoch=1)
-    written = pq.ParquetFile(file.file_path.removeprefix("file://")).metadata.row_group(0).column(0)
-    assert written.compression == codec.upper()
-
-
-@pytest.mark.parametrize(("codec", "level"), [("gzip", "99"), ("snappy", "3"), ("nonsense", "1")])
-def test_a_wrong_codec_or_level_is_no_fault_of_the_storage(table: TopicTable, codec: str, level: str) -> None:
-    """The message names the table's property; the batch is tried again until it is corrected."""
-    properties = {"write.parquet.compression-codec": codec, "write.parquet.compression-level": level}
-    table.table.transaction().set_properties(properties).commit_transaction()
-    table.reload()
-    with pytest.raises(RetryableError, match=r"the table has a wrong property .*correct it with --table"):
-        write_rows(table, 3, epoch=1)
-
-
-@pytest.mark.parametrize(
-    ("properties", "why"),
-    [
-        ({"write.parquet.compression-codec": "zip"}, "'zip' is not one of zstd, gzip"),
-        (
-            {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "50"},
-            "levels 0 to 9",
-        ),
-    ],
-)
-def test_a_wrong_codec_is_told_before_a_batch(
-    table: TopicTable, properties: dict[str, str], why: str
-) -> None:
-    """Others may set it; the storage is not to blame, and a task leaves no half file."""
-    table.check_writable([])
-    table.table.transaction().set_properties(properties).commit_transaction()
-    table.reload()
-    with pytest.raises(ActionNeededError, match=f"a property of default.clicks prevents writing: .*{why}"):
-        table.check_writable([])
-    with pytest.raises((OSError, pa.ArrowException, RetryableError)):
-        write_rows(table, 3, epoch=1)
-    assert not [*Path(table.table.location().removeprefix("file://")).rglob("*.parquet")]
 
 
 def test_settings_lead_no_files_out_of_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:

@@ -117,13 +117,6 @@ def test_rows_that_were_taken_back_are_missed(
         _next_owner(catalog, owned[1][-1], acts)
 
 
-def test_rolled_forward_the_topic_goes_on(owned: tuple[TopicTable, list[Ledger]], catalog: Catalog) -> None:
-    """The remedy that the message names has every row again, once."""
-    acts = [_rolls_back, _appends, _expires, foreign.roll_forward]
-    _next_owner(catalog, owned[1][-1], acts)
-    assert sorted(catalog.load_table(IDENTIFIER).scan().to_arrow()["a"].to_pylist()) == list(range(30))
-
-
 @pytest.mark.parametrize(
     "acts",
     [
@@ -138,12 +131,6 @@ def test_who_only_appends_or_rewrites_stops_nobody(
 ) -> None:
     """The rows of the newest commit are there, in whatever file: the topic goes on (I9)."""
     _next_owner(catalog, owned[1][-1], acts)
-
-
-@pytest.mark.parametrize("owned", ["without places"], indirect=True)
-def test_without_places_only_files_tell(owned: tuple[TopicTable, list[Ledger]], catalog: Catalog) -> None:
-    """A table without ``_kafka_metadata``: the same files are the same rows, others may be any."""
-    _next_owner(catalog, owned[1][-1], [_appends, _appends, _expires])
 
 
 @pytest.mark.parametrize("owned", ["without places"], indirect=True)
@@ -248,9 +235,7 @@ def test_rows_that_others_rewrote_prove_nothing(
 
 
 @pytest.mark.parametrize("ours", [_claims, _commits])
-@pytest.mark.parametrize(
-    "acts", [[_appends, _expires], [_rewrites, _expires], [_appends, _rewrites, _expires]]
-)
+@pytest.mark.parametrize("acts", [[_appends, _expires], [_appends, _rewrites, _expires]])
 @pytest.mark.parametrize("rewrites", [_rewrites, _rewrites_old_rows])
 def test_after_a_rewrite_by_others_who_appends_or_rewrites_stops_nobody(
     owned: tuple[TopicTable, list[Ledger]],

@@ -21,15 +21,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
 
 from tabletopic_kernel.model.columns.sort_orders import sort_order, sort_texts
-from tabletopic_kernel.model.errors import HeadMovedError, UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.arrange import permutation
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.table.layout import lay_out
-from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.lake import Lake, read_file
-from tests.table.samples import IDENTIFIER
 from tests.table.test_compaction import ALL
 
 SMALL = Schema(
@@ -236,22 +233,6 @@ def test_a_column_of_the_order_that_others_rename_is_the_same(catalog: Catalog) 
         lay_out(lake.topic, TopicSettings(sort_by=("street", "a")))
 
 
-def test_an_order_that_came_and_went_is_anothers(table: TopicTable, catalog: Catalog) -> None:
-    """The order is what it was, but the next id is taken."""
-    with catalog.load_table(IDENTIFIER).update_sort_order() as update:
-        update.desc("a", IdentityTransform(), NullOrder.NULLS_LAST)
-    with catalog.load_table(IDENTIFIER).update_sort_order():
-        pass
-    assert catalog.load_table(IDENTIFIER).metadata.default_sort_order_id == 0
-    with pytest.raises(HeadMovedError):
-        lay_out(table, TopicSettings(sort_by=("a",)))
-    table.reload()
-    lay_out(table, TopicSettings(sort_by=("a",)))
-    assert sort_texts(table.table.sort_order(), table.table.schema()) == ["a"]
-    ids = [order.order_id for order in table.table.metadata.sort_orders]
-    assert len(ids) == len(set(ids))
-
-
 _ROW = st.tuples(
     st.none() | st.integers(0, 3),
     st.none() | st.sampled_from("ab"),
@@ -259,7 +240,7 @@ _ROW = st.tuples(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(batches=st.lists(st.lists(_ROW, min_size=1, max_size=6), min_size=2, max_size=5), sorts=st.booleans())
 def test_a_compaction_sorts_the_same_rows(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Any]], sorts: bool
@@ -291,27 +272,3 @@ def test_sorted_files_stay_where_the_table_has_no_order(catalog: Catalog) -> Non
     lay_out(lake.topic, TopicSettings(sort_by=("none",)))
     plan = lake.plan()
     assert (plan.groups, plan.left) == ((), {"sorted, unlike the table": 2})
-
-
-@pytest.mark.parametrize(("room", "files"), [(6, 1), (3, 2), (1, 6)])
-def test_what_memory_does_not_take_at_once_is_sorted_in_parts_or_left(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, room: int, files: int
-) -> None:
-    """Several sorted files, but never about as many as before: that would go on for ever."""
-    lake = Lake(catalog, SMALL, sort_by=("a desc",))
-    for at in range(6):
-        lake.append({"a": [at]})
-    before = lake.raw()
-    one = read_file(lake.files()[0].file_path).nbytes
-    monkeypatch.setattr(rewrite, "_SORTED_BYTES", room * one + one // 2)
-    (group,) = lake.plan().groups
-    result = lake.rewrite(group)
-    if files == 6:
-        assert (result.files, result.moved) == ([], [])
-        assert result.left == {"too large in memory to be sorted together": 6}
-        return
-    lake.commit(group, result, frozenset())
-    assert (len(lake.files()), lake.raw()) == (files, before)
-    for file in lake.files():
-        found = read_file(file.file_path)["a"].to_pylist()
-        assert found == sorted(found, reverse=True)

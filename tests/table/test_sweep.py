@@ -142,7 +142,7 @@ def lives_of(folder: Path) -> list[TableLife]:
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation")
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEP, min_size=4, max_size=10))
 # What only an older snapshot, only a tag, and only the owner has; an old owner after a rollback; a request
 # whose answer was lost; an expiry.

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -25,12 +24,11 @@ from tabletopic_kernel.model.errors import (
     HeadMovedError,
     LostOwnershipError,
     OutcomeUnknownError,
-    RetryableError,
     StartOverError,
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.changes import commit, ledger_history
+from tabletopic_kernel.table.changes import commit
 from tabletopic_kernel.table.changes.change import appended, rewritten
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas_property
 from tabletopic_kernel.table.sweep import sweep
@@ -83,28 +81,6 @@ def test_a_second_commit_of_one_ledger_is_refused(owned: Owned, catalog: Catalog
     assert fresh(catalog).table.scan().count() == 3
     with pytest.raises(ActionNeededError, match="has moved"):
         commit_staged(table, ledger, batch(table, 0, 3))
-
-
-def test_a_commit_reads_no_commit_before(
-    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither metadata, which it wrote itself, nor what the snapshots in it say, but for the newest."""
-    table, ledger = owned
-    staged = [batch(table, number, number + 1) for number in range(4)]
-    asked, parsed = list[int](), list[str]()
-    mark, parse = ledger_history._mark, TableMetadataUtil.parse_raw
-    monkeypatch.setattr(ledger_history, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
-    monkeypatch.setattr(TableMetadataUtil, "parse_raw", lambda text: parsed.append(text) or parse(text))
-    for one in staged:
-        ledger = commit_staged(table, ledger, one)
-    assert parsed == []
-    assert len(asked) == len(set(asked)) == 4  # the claim's and three of the commits'
-    other = fresh(catalog)
-    other.claim(ledger.claimed(2, "theirs"), ledger)
-    assert (table.has_commit("theirs"), table.newest_epoch) == (False, 1)
-    table.reload()
-    assert (table.has_commit("theirs"), table.newest_epoch) == (True, 2)
-    assert all(table.has_commit(one) for one in ("claim", ledger.commit_id))
 
 
 def test_times_stay_in_order(owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,28 +250,6 @@ def test_another_writer_was_first(owned: Owned, catalog: Catalog, tmp_path: Path
     assert set(tmp_path.rglob("*.avro")) == there
 
 
-def test_a_storage_that_fails_while_manifests_are_merged_is_waited_for(
-    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is down, whatever PyIceberg says of the manifest that it could not fill (I9)."""
-    table, ledger = owned
-    for first in (0, 3):
-        ledger = commit_staged(table, ledger, batch(table, first, first + 3))
-    with table.table.transaction() as change:
-        change.set_properties({TableProperties.MANIFEST_MIN_MERGE_COUNT: "2"})
-    more = batch(table, 6, 7)
-
-    def away(*_: object, **__: object) -> list[ManifestEntry]:
-        raise OSError("connection reset")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ManifestFile, "fetch_manifest_entry", away)
-        with pytest.raises(RetryableError, match="connection reset"):
-            commit_staged(table, ledger, more)
-    commit_staged(table, ledger, more)
-    assert fresh(catalog).table.scan().to_arrow().num_rows == 7
-
-
 def test_files_taken_away_are_planned_again(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
     """Somebody compacts what a commit was to remove: nothing is committed, and no manifest is left."""
     table, ledger = owned
@@ -451,14 +405,6 @@ def test_a_table_is_a_topics_own(catalog: Catalog) -> None:
     catalog.create_table(IDENTIFIER, SCHEMA, properties={"tabletopic.topic": "orders"})
     with pytest.raises(ActionNeededError, match="'orders'"):
         TopicTable.load(catalog, IDENTIFIER, TOPIC)
-
-
-def test_user_properties_reach_the_table_but_never_ours(catalog: Catalog) -> None:
-    """Table properties are settings; the owner's mark is not."""
-    settings = TopicSettings(table_properties={"write.b": "c"})
-    table = TopicTable.create(catalog, IDENTIFIER, SCHEMA, UNPARTITIONED_PARTITION_SPEC, TOPIC, settings)
-    assert table.table.properties["write.b"] == "c"
-    assert table.table.properties["tabletopic.topic"] == TOPIC
 
 
 def test_sweep_removes_only_what_nobody_refers_to(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:

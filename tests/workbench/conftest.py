@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
+from tests.pipeline.planned_here import projections_are_planned_here  # noqa: F401
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import State
@@ -168,16 +166,6 @@ def test_doctor_tries_each(settings: Settings) -> None:
     assert "[catalogs.lab]" in checks["catalog lab"].detail
 
 
-def test_doctor_tries_catalogs_without_the_other_servers(settings: Settings) -> None:
-    """Neither [kafka] nor [registry] is set, and no local stack runs."""
-    alone = settings.model_copy(update={"kafka": {"client.id": "me"}, "registry": {}})
-    told = [(one.name, one.status) for one in run_checks(LoadedSettings(alone, {}))]
-    assert told[[name for name, _ in told].index("servers") :] == [
-        ("servers", "warn"), ("catalog", "ok"), ("storage", "ok"), ("catalog prod", "ok"),
-        ("storage prod", "ok"), ("catalog lab", "fail"), ("storage lab", "fail"),
-    ]  # fmt: skip
-
-
 def test_a_clusters_executors_must_reach_the_topics_catalog(settings: Settings) -> None:
     """Each is tried once a session; a folder that is not shared is refused."""
     tried: list[str] = []
@@ -202,33 +190,3 @@ def test_a_clusters_executors_must_reach_the_topics_catalog(settings: Settings) 
     assert tried == ["main", "prod", "prod"]
     own = Workbench(Settings.model_validate({**settings.model_dump(), "spark": {"master": "yarn"}}))
     assert "prod" in own.servers.out_of_reach(own.settings.spark, "prod")[0]
-
-
-def test_spark_has_one_set_of_keys_for_glue(workbench: Workbench) -> None:
-    """A second one with others is no catalog of Spark's, and its queries say so; DuckDB reads it."""
-    first = {"name": "lake", "type": "glue", "client.access-key-id": "a"}
-    second = {**first, "name": "prod", "client.access-key-id": "b"}
-    assert "spark.sql.catalog.prod" in spark_catalog({**first, "name": "prod"}, [first])
-    with pytest.raises(SettingsError, match="takes the keys of one catalog"):
-        spark_catalog(second, [first])
-    workbench.servers.catalogs["prod"].update(type="dynamodb")
-    with pytest.raises(SettingsError, match="Spark cannot read a catalog of type dynamodb"):
-        workbench.query("SELECT * FROM prod.default.clicks", "spark")
-
-
-def test_completion_names_tables_of_all_that_answer(workbench: Workbench) -> None:
-    """With the catalog's name in front, unless it is the default one."""
-    pytest.importorskip("IPython")
-    from types import SimpleNamespace
-
-    import pyarrow as pa
-
-    from tabletopic_kernel.faces.notebook.sql.names import Names
-
-    catalog: Catalog
-    for name, table in ((None, "default.clicks"), ("prod", "sales.orders")):
-        catalog = workbench.open_catalog(name)
-        catalog.create_namespace(table.partition(".")[0])
-        catalog.create_table(table, pa.schema([("id", pa.int64())]))
-    names = Names(SimpleNamespace(workbench=workbench))  # type: ignore[arg-type]
-    assert names.tables() == ["clicks", "default.clicks", "prod.sales.orders"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +13,8 @@ from tabletopic_kernel.clients.storage import probe
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
-from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.workbench.test_plan import V1, columns_of, partition_spec
 
 
 class Topic(TableTopic):
@@ -106,18 +103,6 @@ def test_a_topic_that_is_not_there_has_no_empty_history(
         ask(bench, "click")
 
 
-def test_settings_are_read_once(tmp_path: Path) -> None:
-    """Each reading is a consumer that reads the whole topic."""
-    bench = Bench(tmp_path, "clicks")
-    schema = columns_of(V1)
-    place = ("default", "clicks")
-    TopicTable.create(bench.catalog, place, schema, partition_spec((), schema), "clicks", TopicSettings())
-    topic = bench.topic("clicks")
-    topic.schema()
-    topic.health()
-    assert len(bench.read) == 2
-
-
 def test_a_pattern_does_not_undo_what_somebody_enabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,18 +118,6 @@ def test_a_pattern_does_not_undo_what_somebody_enabled(
     assert (made.settings, made.requested_by) == (given, "the pattern c*")
     bench.newest = DesiredTopic(topic="clicks", run="paused")
     assert topic.enable(pattern="c*") == bench.newest
-
-
-def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In a container the user may be a number that the system does not know."""
-    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.delenv(name, raising=False)
-
-    def unknown(number: int) -> None:
-        raise KeyError(f"getpwuid(): uid not found: {number}")
-
-    monkeypatch.setattr("pwd.getpwuid", unknown)
-    assert Bench(tmp_path, "clicks").pause("clicks").requested_by == str(os.getuid())
 
 
 @pytest.mark.parametrize("ask", [Workbench.compact, Workbench.expire, Workbench.replay])

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
-import sys
-from typing import Any
-
-import psutil
-import pytest
-
-from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.event_json import event_json, event_of_json, is_heartbeat
 from tabletopic_kernel.model.progress.events import HostHeartbeat, Progress
@@ -53,45 +43,3 @@ def test_a_text_that_no_encoding_has_is_told_as_far_as_it_goes() -> None:
     assert (read.progress.error, read.progress.refused) == ("no ?", {"?": 1})
     failed = events.Failed(topic="t", at_ms=1, reason="no \ud800", waits=True)
     assert '"no ?"' in event_json(failed)
-
-
-def test_memory_is_not_known_where_no_file_can_be_opened() -> None:
-    """It is a figure for people: a host whose file handles are used up for a moment goes on."""
-    script = (
-        "import resource; from tabletopic_kernel.local.processes import tree_memory_bytes\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); held = []\n"
-        "try:\n  while True: held.append(open('/dev/null'))\nexcept OSError: pass\n"
-        "print(tree_memory_bytes())"
-    )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout == "None\n"
-
-
-def test_memory_is_that_of_the_whole_tree() -> None:
-    """A child's memory counts; of a process that has ended nothing is known."""
-    hold = "import sys; held = b'x' * 200_000_000; print('held', flush=True); sys.stdin.read()"
-    before = tree_memory_bytes()
-    child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert child.stdout.readline() == b"held\n"
-        held, alone = tree_memory_bytes(), tree_memory_bytes(child.pid)
-    finally:
-        child.communicate()
-    assert before is not None
-    assert held is not None
-    assert alone is not None
-    assert held - before > 150_000_000
-    assert alone > 150_000_000
-    assert tree_memory_bytes(child.pid) is None
-    assert tree_memory_bytes(os.getpid()) is not None
-
-
-@pytest.mark.parametrize("name", ["children", "memory_info", "__init__"])
-def test_memory_that_cannot_be_measured_is_unknown(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A host measures it with each heartbeat, and must not end for lack of a file descriptor."""
-
-    def fail(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(psutil.Process, name, fail)
-    assert tree_memory_bytes() is None

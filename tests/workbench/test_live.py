@@ -213,16 +213,6 @@ def test_a_limit_ends_the_reading_and_is_said(
     life.lake.close()
 
 
-def test_a_source_that_ends_as_its_time_is_over(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit counts without a record, too: nothing is taken for read."""
-    now = iter(range(0, 10_000, 40))
-    clock = type("Clock", (), {"monotonic": staticmethod(lambda: next(now))})
-    monkeypatch.setattr("tabletopic_kernel.workbench.topics.live.time", clock)
-    monkeypatch.setattr(life, "read", lambda _: iter(()))
-    live = read(life)
-    assert (live.live_to, live.unread, live.cut_by) == ({0: 3, 1: 0}, 2, "timeout_ms")
-
-
 def test_a_topic_that_was_deleted(life: Life) -> None:
     """Its table is as committed, and the answer says why; other tables of the statement are live."""
     (other,) = life.lake.query("SELECT n FROM clicks", live=True).tables

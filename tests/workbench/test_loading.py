@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import DEFAULT, describe, load_settings
+from tabletopic_kernel.workbench.config import describe
 from tabletopic_kernel.workbench.config.sources import PROGRAM_VARIABLES
 from tests.workbench.complaints import complaint
 
@@ -48,20 +46,6 @@ def test_the_later_source_wins(load, kind: str, present: tuple[str, ...]) -> Non
     row = next(row for row in describe(loaded) if row.key == key)
     assert (row.value, row.origin) == (present[-1], origins[present[-1]])
     assert loaded.origins[key] == row.origin
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_every_source_beats_the_default(load, source: str) -> None:
-    """Without a source the default holds and says so; one source is enough to replace it."""
-    assert load().origins["spark.master"] == DEFAULT
-    toml, variable, option = KINDS["value"][1:]
-    loaded = {
-        "file": lambda: load(toml.format("x")),
-        "environment": lambda: load(environ={variable: "x"}),
-        "option": lambda: load(overrides={option: "x"}),
-    }[source]()
-    assert loaded.settings.spark.master == "x"
-    assert loaded.origins["spark.master"] != DEFAULT
 
 
 def test_sources_merge_key_by_key(load) -> None:
@@ -145,11 +129,6 @@ def test_topics_with_dots(load, header: str) -> None:
     assert loaded.origins['topics."web.clicks".start'] == "tabletopic.toml:2"
 
 
-def test_an_empty_topic_section_counts(load) -> None:
-    """``[topics.clicks]`` alone is a topic with every default."""
-    assert list(load("[topics.clicks]\n[topics.a.b]").settings.topics) == ["clicks", "a.b"]
-
-
 def test_values_with_units_lists_and_times(load) -> None:
     """Durations, sizes, lists and TOML's own times; a bare number has the unit of its key."""
     topic = load(
@@ -198,37 +177,6 @@ def test_state_dir_is_absolute(load, tmp_path: Path) -> None:
 # --- environment names ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("variable", "section", "expected"),
-    [
-        ("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka", {"bootstrap.servers": "x"}),
-        ("TABLETOPIC_KAFKA__bootstrap__servers", "kafka", {"bootstrap.servers": "x"}),
-        ("TABLETOPIC_REGISTRY__BASIC__AUTH__USER__INFO", "registry", {"basic.auth.user.info": "x"}),
-        ("TABLETOPIC_CATALOG__URI", "catalog", {"uri": "x"}),
-        ("TABLETOPIC_CATALOG__S3__ACCESS_KEY_ID", "catalog", {"s3.access-key-id": "x"}),
-    ],
-)
-def test_environment_names_of_properties(load, variable: str, section: str, expected: dict[str, str]) -> None:
-    """Two underscores are a dot; in the catalog's names one is a hyphen."""
-    assert getattr(load(environ={variable: "x"}).settings, section) == expected
-
-
-def test_environment_names_of_spark_and_topics(load) -> None:
-    """Letters keep their case unless a part is all capitals; dots of a topic are two underscores."""
-    settings = load(
-        environ={
-            "TABLETOPIC_SPARK__CONF__spark__executor__memoryOverhead": "1g",
-            "TABLETOPIC_TOPICS__WEB__CLICKS__METADATA_COLUMNS": "key, header",
-            "TABLETOPIC_TOPICS__Orders__PARTITION_BY": "day(ts), bucket(16, id)",
-            "TABLETOPIC_TOPICS__Orders__TABLE_PROPERTIES__WRITE__OBJECT_STORAGE__ENABLED": "true",
-        }
-    ).settings
-    assert settings.spark.conf == {"spark.executor.memoryOverhead": "1g"}
-    assert settings.topics["web.clicks"].metadata_columns == ("key", "header")
-    assert settings.topics["Orders"].partition_by == ("day(ts)", "bucket(16, id)")
-    assert settings.topics["Orders"].table_properties == {"write.object-storage.enabled": "true"}
-
-
 def test_other_variables_are_left_alone(load) -> None:
     """The program's own variables and those of other programs are no settings."""
     environ = dict.fromkeys(PROGRAM_VARIABLES - {"TABLETOPIC_CONFIG"}, "x") | {
@@ -249,23 +197,3 @@ def test_importing_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_process_is_the_default_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without arguments the process's own environment and folder are read."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TABLETOPIC_SPARK__MASTER", "here")
-    loaded = load_settings()
-    assert loaded.settings.spark.master == "here"
-    assert loaded.settings.state_dir == str(tmp_path / ".tabletopic")
-    assert isinstance(loaded.settings, Settings)
-
-
-def test_a_folder_that_was_deleted_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A shell or a server may live on in it, without a place to look for settings."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    with pytest.raises(SettingsError, match="was deleted; start it in another one"):
-        load_settings()

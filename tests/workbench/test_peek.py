@@ -8,12 +8,11 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import KEY_HEADER, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, KafkaRanges, Limits
-from tabletopic_kernel.workbench.peek import PeekedRecord, decoded, peek
+from tabletopic_kernel.workbench.peek import PeekedRecord, decoded
 from tests.pipeline.test_debezium import plain
 from tests.pipeline.whole_path import avro_values
 from tests.table.test_foreign_schemas import FIRST, FOREIGN, ManySubjects
@@ -100,33 +99,6 @@ def test_keys_are_decoded_by_their_own_schema() -> None:
     headers = [{"key": KEY_HEADER, "value": prefix(3)}]
     (named,) = shown(ONE, keys=(good[5:],), headers=headers, key_format="by_schema_id")
     assert (named.key_value, named.value) == ({"user": 5}, {"id": 7})
-
-
-def test_the_newest_records_of_all_partitions_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the end of each partition is read; an empty topic has none."""
-    asked: list[Any] = []
-
-    class OneTopic:
-        def __init__(self) -> None:
-            self.properties = dict[str, str]()
-            self.end = {0: 10, 1: 3, 2: 0}
-
-        def facts(self, topic: str) -> TopicFacts:
-            return TopicFacts(topic, "cluster", "id", {0: 4, 1: 0, 2: 0}, self.end)
-
-    def read(source: KafkaRanges, batch: Any) -> Any:
-        asked.append((source.topic, batch.start))
-        for partition, time in ((0, 1), (1, 2)):
-            rows = [{"partition": partition, "offset": at, "timestamp": time, "value": b"x"} for at in (1, 2)]
-            yield pa.RecordBatch.from_pylist(rows, schema=SOURCE_SCHEMA)
-
-    monkeypatch.setattr(KafkaRanges, "read", read)
-    broker, settings = OneTopic(), TopicSettings(value_format="raw")
-    records = peek("t", settings, cast(Broker, broker), cast(Registry, registry()), 3)
-    assert [(one.partition, one.offset) for one in records] == [(1, 2), (1, 1), (0, 2)]
-    assert asked == [("t", {0: 7, 1: 0, 2: 0})]
-    broker.end = {0: 4, 1: 0, 2: 0}
-    assert peek("t", settings, cast(Broker, broker), cast(Registry, registry()), 3) == []
 
 
 def test_a_batch_is_bounded_by_records_and_ends() -> None:

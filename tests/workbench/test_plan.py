@@ -33,6 +33,7 @@ from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan
 from tabletopic_kernel.workbench.topics import backlog
 from tabletopic_kernel.workbench.topics.planning import plan_enable
+from tests.table.samples import sqlite_catalog
 
 # The table that another topic, which is enabled too, will have.
 TAKEN = {("default", "a_b"): "a.b"}
@@ -99,8 +100,7 @@ def values(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     """An empty catalog."""
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
-    return open_catalog({"name": "lake", **properties})
+    return sqlite_catalog(tmp_path)
 
 
 def columns_of(text: str) -> Schema:
@@ -120,18 +120,6 @@ def make_table(catalog: Catalog, by: tuple[str, ...] = ()) -> None:
     schema = columns_of(V1)
     spec = partition_spec(by, schema)
     TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
-
-
-def test_files_stay_in_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
-    """New settings cannot lead them out of it; those of a table that is so already can be changed on."""
-    folder = {"write.data.path": f"file://{tmp_path}/elsewhere"}
-    (why,) = planned(catalog, V1, table_properties=folder).refused
-    assert why.startswith(f"table_properties.write.data.path: file://{tmp_path}/elsewhere is outside the")
-    make_table(catalog)
-    assert planned(catalog, V1, table_properties=folder).refused == [why]
-    table = catalog.load_table(("default", "clicks"))
-    table.transaction().set_properties(folder).commit_transaction()
-    assert planned(catalog, V1, table_properties=folder).refused == []
 
 
 def test_a_new_table_with_partitions_says_what_its_backlog_makes(

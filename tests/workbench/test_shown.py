@@ -44,12 +44,6 @@ def test_absent_servers_read_as_embedded(load) -> None:
     assert "registry.url" not in [row.key for row in rows], "AWS Glue's registry has no URL"
 
 
-def test_describe_of_a_named_catalog(load) -> None:
-    """A catalog's own name takes the place of the default."""
-    rows = describe(load(overrides={"catalog.name": "prod"}))
-    assert [row for row in rows if row.key == "catalog.name"] == [("catalog.name", "prod", "--catalog.name")]
-
-
 SECRET_KEYS = [
     "kafka.sasl.password", "kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.key.pem",
     "kafka.ssl.keystore.password", "kafka.sasl.oauthbearer.client.secret", "kafka.sasl.oauthbearer.config",

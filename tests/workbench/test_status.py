@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tabletopic_kernel.clients.kafka import reader
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.faces.jupyter_server.overview import row_of
 from tabletopic_kernel.model.commit_cycle import State
@@ -163,36 +162,6 @@ def test_an_outage_does_not_end_a_wait() -> None:
             Answering(*answers).wait(limit_s)
 
 
-class _Message:
-    def __init__(self, topic: str, partition: int, stamp: int) -> None:
-        self.topic, self.partition, self.timestamp = lambda: topic, lambda: partition, lambda: (1, stamp)
-
-
-class _Reader:
-    """Delivers one message of each partition."""
-
-    def __init__(self, *_: object, **__: object) -> None: ...
-
-    def __enter__(self) -> _Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def pause(self, topic: str, partition: int) -> None:
-        """See ``Reader``."""
-
-    def follow(self, *_: object) -> Iterator[list[_Message]]:
-        """See ``Reader``."""
-        yield [_Message("a", 0, 5_000), _Message("a", 1, -1), _Message("a", 2, 4_000), _Message("b", 0, -1)]
-
-
-def test_a_record_without_a_timestamp_is_of_unknown_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka's -1 is no time; it would be 1969, and the topic more than 50 years late."""
-    monkeypatch.setattr(reader, "Reader", _Reader)
-    behind = {"a": {0: 7, 1: 0, 2: 3}, "b": {0: 0}}
-    assert reader.oldest_timestamps({}, behind) == {"a": 4_000}
-
-
 def test_an_error_is_of_its_topic_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever it is, also a refused message; the others have their rows, a fault of ours its trace."""
     errors: dict[str, Exception] = {
@@ -218,17 +187,3 @@ def test_an_error_is_of_its_topic_alone(caplog: pytest.LogCaptureFixture) -> Non
     }
     assert row_of(found[3], topics["clicks"], 2)["error"] == "a message does not count"
     assert "KeyError: 0" in caplog.text
-
-
-def test_a_catalog_that_is_away_is_asked_twice() -> None:
-    """Not once for each of its topics, as each question may take a minute."""
-    asked: list[str] = []
-
-    def read(desired: DesiredTopic, _: Any) -> Progress:
-        asked.append(desired.topic)
-        raise RetryableError("the catalog does not respond")
-
-    topics = {name: DesiredTopic(topic=name) for name in "abcdef"}
-    with pytest.raises(RetryableError, match="the catalog does not respond"):
-        statuses(Broker(None), topics, lambda _: None, looking(table=read))  # type: ignore[arg-type,return-value]
-    assert asked == ["a", "b"]

@@ -12,15 +12,15 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.render.records import suspect_keys_table
 from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKey, suspect_keys
-from tests.table.samples import TOPIC
-from tests.table.test_upsert import Upserts, new_catalog
+from tests.table.samples import TOPIC, sqlite_catalog
+from tests.table.test_upsert import Upserts
 
 REGISTRY: Any = None
 
 
 def test_keys_of_dead_letters_are_listed(tmp_path: Path) -> None:
     """With the newest letter of each, also of records without a key; none before there are letters."""
-    table = Upserts(new_catalog(str(tmp_path)))
+    table = Upserts(sqlite_catalog(tmp_path))
     assert suspect_keys(TOPIC, table.settings, REGISTRY, table.catalog, None).keys == []
     table.letters.ensure(table.lake.topic, table.lake.ledger)
     assert table.letters.table is not None
@@ -47,7 +47,7 @@ def test_keys_of_dead_letters_are_listed(tmp_path: Path) -> None:
 
 def test_a_table_of_all_records_has_none(tmp_path: Path) -> None:
     """A dead letter leaves no row there as it was."""
-    table = Upserts(new_catalog(str(tmp_path)))
+    table = Upserts(sqlite_catalog(tmp_path))
     settings = table.settings.model_copy(update={"mode": "append", "key": (), "order_by": None})
     with pytest.raises(UsageError, match="a row for each record"):
         suspect_keys(TOPIC, settings, REGISTRY, table.catalog, None)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import new_table_metadata
-from pyiceberg.table.sorting import SortOrder
 
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import SmallFileIO
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import MetadataFiles
 from tests.servers.answering_store import AnsweringStore
 
 
@@ -60,13 +54,3 @@ def test_the_length_of_a_file_that_failed_is_asked_for(store: AnsweringStore, tm
     assert len(there) == 5
     with pytest.raises(FileExistsError):
         there.create()
-
-
-def test_new_metadata_is_not_looked_for(store: AnsweringStore) -> None:
-    """Its name has a UUID that nobody else has: it is put, and that is all."""
-    made = new_table_metadata(Schema(), PartitionSpec(), SortOrder(), "s3://lake/t")
-    for name in (f"00000-{made.table_uuid}", "v1"):
-        with contextlib.suppress(FileExistsError):  # one without is looked for first, as others may have it
-            location = f"s3://lake/t/{name}.metadata.json"
-            MetadataFiles.table_metadata(made, files_of(store).new_output(location))
-    assert [one.split()[0] for one in store.requests] == ["PUT", "HEAD"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg import table as pyiceberg_table
 from pyiceberg.expressions import EqualTo, Or
 from pyiceberg.expressions.visitors import manifest_evaluator
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -18,15 +16,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Namespace, Table, TableIdentifier
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import update_table_metadata
-from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import same_specs
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import thread_safe
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -41,28 +36,6 @@ def table(tmp_path: Path) -> Table:
     for number in range(3):
         made.append(pa.table({"id": [number]}, SCHEMA))
     return made
-
-
-def test_the_metadata_is_copied_once_for_each_change(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a commit asks; what it gives is what PyIceberg's own would, after each change."""
-    copies = Counter[int]()
-
-    def counted(base, updates, *more, **named):  # type: ignore[no-untyped-def]
-        copies[len(updates)] += 1
-        return update_table_metadata(base, updates, *more, **named)
-
-    monkeypatch.setattr(pyiceberg_table, "update_table_metadata", counted)
-    transaction = QuickTransaction(table)
-    producer = transaction.update_snapshot(snapshot_properties={"by": "us"}).merge_append()
-    producer.commit()
-    assert transaction.table_metadata.snapshot_by_id(producer.snapshot_id) is not None
-    ManageSnapshots(transaction).create_tag(producer.snapshot_id, "ours").commit()
-    assert transaction.table_metadata.refs["ours"].snapshot_id == producer.snapshot_id
-    assert max(copies.values()) == 1
-    transaction.commit_transaction()
-    now = table.refresh()
-    assert (len(now.metadata.snapshots), now.metadata.refs["ours"].snapshot_id) == (4, producer.snapshot_id)
-    assert now.scan().count() == 3
 
 
 _NAME = TableIdentifier(namespace=Namespace(["default"]), name="t")

@@ -48,7 +48,6 @@ def test_a_server_that_stops_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         silent.set()
         with pytest.raises(OSError, match=r"[Tt]imed out"):
             catalog.list_namespaces()
-    monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(RetryableError, match=r"the catalog does not respond .*[Tt]imed out"):

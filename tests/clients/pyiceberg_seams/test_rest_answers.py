@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from typing import Any
 
@@ -12,7 +11,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from tabletopic_kernel.clients.catalog.pyiceberg_seams import rest_answers
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.rest_answers import CommitAnswer, LoadAnswer
 
 LOCATION = "s3://lake/t/metadata/00001-x.metadata.json"
@@ -80,18 +78,6 @@ def test_what_differs_is_parsed(change: Any) -> None:
     looked = LoadAnswer.model_validate_json(other)
     assert looked.metadata is not committed.metadata
     assert looked.metadata.properties == json.loads(other)["metadata"]["properties"]
-
-
-def test_nothing_piles_up() -> None:
-    """What nobody holds is forgotten, and a newer commit below the same location stays."""
-    first = CommitAnswer.model_validate_json(answer(made(owner="ann")))
-    second = CommitAnswer.model_validate_json(answer(made(owner="bob")))
-    del first
-    gc.collect()
-    assert LoadAnswer.model_validate_json(answer(second.metadata)).metadata is second.metadata
-    del second
-    gc.collect()
-    assert LOCATION not in rest_answers._known
 
 
 def test_an_answer_that_is_none_raises_as_before() -> None:

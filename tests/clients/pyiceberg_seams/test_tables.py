@@ -14,17 +14,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg import serializers
 from pyiceberg.catalog import Catalog
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from sqlalchemy import text
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
-from tabletopic_kernel.clients.catalog.pyiceberg_seams import manifests as manifests_module
 from tabletopic_kernel.clients.catalog.pyiceberg_seams import tables
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import clear_manifest_cache
 from tests.table.histories import place_of
 
 _NAME = "default.t"
@@ -113,35 +109,6 @@ def test_what_others_commit_is_read_once(catalog: Catalog, parsed: list[str], tm
     place.write_text(json.dumps(json.loads(place.read_text()) | {"properties": {"new": "1"}}))
     second = tables.read_metadata(table.io.new_input(f"file://{place}"))
     assert (first.properties, second.properties) == ({}, {"new": "1"})
-
-
-def test_a_snapshot_is_found_by_its_id(catalog: Catalog) -> None:
-    """Whichever it is, and none by an id that no snapshot has."""
-    found = catalog.load_table(_NAME).metadata
-    assert [found.snapshot_by_id(one.snapshot_id) for one in found.snapshots] == found.snapshots
-    assert found.current_snapshot() is found.snapshots[-1]
-    assert found.snapshot_by_id(-1) is None
-
-
-def test_the_schema_of_manifests_is_converted_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All manifests of a table have it in their headers; a file without one is an error, as before."""
-    converted = list[Any]()
-
-    class Counting(AvroSchemaConversion):
-        def avro_to_iceberg(self, avro_schema: Any) -> Schema:
-            converted.append(avro_schema)
-            return super().avro_to_iceberg(avro_schema)
-
-    monkeypatch.setattr(manifests_module, "AvroSchemaConversion", Counting)
-    manifests_module._converted.cache_clear()
-    table = catalog.load_table(_NAME)
-    clear_manifest_cache()
-    manifests = table.current_snapshot().manifests(table.io)  # type: ignore[union-attr]
-    entries = [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
-    assert (len(manifests), len(entries)) == (2, 2)
-    assert len(converted) == 2, "one for the list of manifests, one for both manifests"
-    with pytest.raises(ValueError, match="No schema found"):
-        manifests_module._Header(b"Obj\x01", {}, b"").get_schema()
 
 
 def test_nothing_piles_up(catalog: Catalog) -> None:

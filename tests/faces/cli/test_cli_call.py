@@ -194,16 +194,6 @@ def test_nothing_heavy_is_loaded_at_the_start() -> None:
     assert ended.stdout.strip() == "[]"
 
 
-def test_who_calls_the_program_from_python_keeps_their_signals() -> None:
-    """While a command runs, signals ask it to stop; afterwards they mean again what they meant before."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in numbers]
-    with stop_event() as asked:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert asked.wait(240)
-    assert [signal.getsignal(number) for number in numbers] == before
-
-
 def test_a_signal_at_any_moment_stops_a_command() -> None:
     """Also while it looks at the event that it waits for, and two at once, as ``timeout`` sends them."""
     with stop_event() as asked:
@@ -211,12 +201,3 @@ def test_a_signal_at_any_moment_stops_a_command() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGTERM)
         assert asked.wait(240)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_wrong_use_of_a_command_refers_to_its_help(run: Callable[..., Any], command: str) -> None:
-    """Also if the parser itself refuses the command line, which does not know the command."""
-    for wrong in ("--config", "--no-such-option"):
-        ended = run(command, wrong)
-        assert ended.code == 2
-        assert ended.err.strip().endswith(f"; see `tabletopic {command} --help`")

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import io
-import sys
 
-import pyarrow as pa
 import pytest
 from rich.console import Console
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call
-from tabletopic_kernel.faces.cli.command import show_messages
-from tabletopic_kernel.faces.cli.commands import query
 from tabletopic_kernel.faces.cli.screen import laid_out
-from tabletopic_kernel.faces.operations.operation import Message
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.query.answer import Answer
 from tabletopic_kernel.render.grid import Cell, Grid
 
 COLUMNS = Grid(
@@ -78,14 +71,3 @@ def test_text_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) 
     assert told.out.count("]0;title[31mred2J") == 3
     assert "]0;title[31mred2J" in told.err
     assert not {"\x1b", "\x9b", "\x07", "\x7f"} & set(told.out + told.err)
-
-
-def test_lines_do_not_command_the_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logs, rows as CSV and JSON are unchanged in a pipe; on a terminal they are without escape sequences."""
-    for is_terminal, told in ((True, "[31mred\tx\n"), (False, "\x1b[31mred\x9b\tx\n")):
-        out = io.StringIO()
-        out.isatty = lambda is_terminal=is_terminal: is_terminal  # type: ignore[method-assign,misc]
-        monkeypatch.setattr(sys, "stdout", out)
-        show_messages(Call(), [Message("{line}", {"line": "\x1b[31mred\x9b\tx"})])
-        query._show_csv(Answer(pa.table({"\x1b[31mred\x9b\tx": pa.array([], pa.string())})))
-        assert out.getvalue() == told * 2

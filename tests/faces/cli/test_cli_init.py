@@ -69,13 +69,6 @@ def test_a_wrong_answer_is_asked_again(person: Callable[..., Any], tried: list[A
     assert kafka["sasl.username"] == "ann"
 
 
-def test_an_answer_that_need_not_be_is_taken_back(person: Callable[..., Any], tmp_path: Path) -> None:
-    """A CA that was named by mistake is named no more; Return would keep it."""
-    person("4", "broker.example:9093", "PLAIN", "ann", "wrong", "/no/ca", "y",
-           "4", "", "", "", "ann-hidden", "-", "1", "1", "n")  # fmt: skip
-    assert "ssl.ca.location" not in load_settings(environ={}, cwd=tmp_path).settings.kafka
-
-
 def test_nothing_of_ones_own_is_a_file_of_comments(person: Callable[..., Any], tmp_path: Path) -> None:
     """Three times Return, and the next step is `up`; a place that cannot be written costs one line."""
     out = person(*_ALL_EMBEDDED, options=("--file", str(tmp_path / "nowhere" / "x.toml")))
@@ -84,13 +77,6 @@ def test_nothing_of_ones_own_is_a_file_of_comments(person: Callable[..., Any], t
     out = person("", "", "")
     assert "tabletopic up --detach" in out.out
     assert load_settings(environ={}, cwd=tmp_path).settings.kafka == {}
-
-
-def test_another_file_is_named_in_what_to_do_next(person: Callable[..., Any], tmp_path: Path) -> None:
-    """Where nobody would look for it, the commands to copy say where it is."""
-    out = person(*_ALL_EMBEDDED, options=("--file", "mine.toml"))
-    assert (out.code, (tmp_path / "mine.toml").exists()) == (0, True)
-    assert "tabletopic doctor --config mine.toml" in out.out
 
 
 def test_a_file_that_is_there_stays(person: Callable[..., Any], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabletopic_kernel.model.errors import RetryableError
@@ -91,13 +91,6 @@ def test_a_query_that_is_repeated(run: Callable[..., Any], fake: Any, options: l
     assert "--every: at least 100ms" in run("query", "q", "--every", "0s", *options).err
 
 
-def test_csv_has_a_header(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
-    """--csv is a header and a line for each row; null is empty."""
-    fake.answer = fresh_answer
-    assert run("query", "q", "--csv").out == "url,n\n/,3\n,4\n"
-    assert run("query", "q", "--json", "--csv").code == 2
-
-
 def test_options_reach_the_workbench(run: Callable[..., Any], fake: Any) -> None:
     """A limit cuts and says so, 0 is none; engine and moment; a statement without rows is done."""
     fake.answer = Answer(pa.table({"n": list(range(100))}))
@@ -161,6 +154,7 @@ _NESTED = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(_NESTED)
 def test_json_text_is_json(value: Any) -> None:
     """Whatever JSON can hold comes back from our JSON as it was."""
@@ -189,17 +183,6 @@ def test_times_beyond_the_calendar_are_still_shown() -> None:
     ((nanos, far),) = values.rows_of(table)
     assert values.text(nanos) == "2023-11-14 22:13:20.123456"
     assert values.text(far).startswith("20000-")
-
-
-@pytest.mark.parametrize("wrap", [pa.list_, pa.large_list, lambda kind: pa.map_(pa.string(), kind)])
-def test_nested_times_beyond_the_calendar_are_shown(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
-    """In a struct, a list or a map; the values beside them stay as they are."""
-    kind = wrap(pa.struct([("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("n", pa.int64())]))
-    far = {"at": 568_971_820_800_000_000, "day": 6_585_322, "n": 7}
-    values_of = [("k", far)] if pa.types.is_map(kind) else [far]
-    ((shown,),) = values.rows_of(pa.table({"x": pa.array([values_of], kind)}))
-    told = dict(shown)["k"] if pa.types.is_map(kind) else shown[0]
-    assert told == {"at": "20000-01-01 00:00:00.000000Z", "day": "20000-01-01", "n": 7}
 
 
 def test_an_empty_map_is_no_list() -> None:

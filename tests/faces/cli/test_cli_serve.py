@@ -9,7 +9,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,56 +16,20 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from tabletopic_kernel.clients.spark import warm_up as spark
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.faces.cli.commands import detached as detached_module
 from tabletopic_kernel.faces.cli.commands import hosts as run
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import HostWatch
 from tabletopic_kernel.local.hosts import stop_detached
-from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import HIDDEN, learn
-from tabletopic_kernel.model.settings.cluster import SparkSettings
-from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.logs import log_json_to
 from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
 
 QUIET = run._ServeMode(quiet=True)
 STAY = "while :; do sleep 0.1; done"
-
-
-@pytest.mark.parametrize(
-    ("master", "topics", "warmed"),
-    [
-        ("local[2]", {}, [("session",), ("session", "b:9092")]),
-        ("local[2]", {"orders": object()}, [("session",)]),
-        ("spark://one:7077", {}, [("session", "b:9092")]),
-    ],
-)
-def test_hosts_warm_spark_up(
-    monkeypatch: pytest.MonkeyPatch, master: str, topics: dict[str, object], warmed: list[tuple[str, ...]]
-) -> None:
-    """Python workers do where no probe has, the source where no topic does."""
-    done: list[tuple[object, ...]] = []
-    monkeypatch.setattr(spark, "warm_up_workers", lambda session: done.append((session,)))
-    monkeypatch.setattr(
-        spark,
-        "warm_up_source",
-        lambda session, kafka: done.append((session, kafka["kafka.bootstrap.servers"])),
-    )
-    monkeypatch.setattr(jvm, "make_later", lambda: None)
-    bench = SimpleNamespace(
-        host_spark=lambda _: "session",
-        settings=Settings(spark=SparkSettings(master=master)),
-        desired_topics=lambda: {"orders": "another host's"},
-        broker=SimpleNamespace(properties={"bootstrap.servers": "b:9092"}),
-    )
-    host: Future[Any] = Future()
-    host.set_result(SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics))
-    run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), host, QUIET)
-    assert done == warmed
 
 
 def test_spark_starts_before_the_host_is_made(tmp_path: Path) -> None:

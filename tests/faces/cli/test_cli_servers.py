@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.local import state
-from tabletopic_kernel.local.hosts import stop_detached
-from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
-from tabletopic_kernel.render.words import seconds
 from tabletopic_kernel.workbench.config.servers import MissingServers, Servers
-from tabletopic_kernel.workbench.doctor import run as doctor
-from tabletopic_kernel.workbench.doctor.check import Check, Failed
-from tabletopic_kernel.workbench.doctor.machine import ports
+from tabletopic_kernel.workbench.doctor.check import Check
 from tests.environment import completed
 
 
@@ -206,43 +194,6 @@ def test_an_ended_server_is_named(run: Callable[..., Any], fake: Any, words: tup
     assert "ended" not in run(*words, "--json").err
 
 
-def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: Path) -> None:
-    """Where one has ended alone, only its own must be free."""
-    myself = ProcessId(os.getpid(), psutil.Process().create_time())
-    gone = dataclasses.replace(myself, start_time_s=1.0)
-    with socket.socket() as of_the_broker, socket.socket() as free:
-        of_the_broker.bind(("127.0.0.1", 0))
-        of_the_broker.listen()
-        free.bind(("127.0.0.1", 0))
-        taken, other = of_the_broker.getsockname()[1], free.getsockname()[1]
-        free.close()
-        here = {
-            "kafka": ServerRecord({"client": taken, "controller": other}, myself, True),
-            "registry": ServerRecord({"http": other}, gone, True),
-        }
-        state.save(tmp_path, here)
-        assert "free" in ports(tmp_path, ("kafka", "registry"))
-        state.save(tmp_path, here | {"registry": ServerRecord({"http": taken}, gone, True)})
-        with pytest.raises(Failed, match="in use by another program"):
-            ports(tmp_path, ("kafka", "registry"))
-
-
-def test_no_failure_to_stop_nothing(run: Callable[..., Any], fake_stack: FakeStack, tmp_path: Path) -> None:
-    """Nobody waits where nothing was stopped, and a running stack is not this call's to keep."""
-    ended = run("up")
-    assert ended.code == 0
-    assert "tabletopic down" in ended.out
-    ended = run("down")
-    assert ended.code == 0
-    assert "nothing was running" in ended.err
-    assert run("down", "--json").json == {"servers": [], "hosts": []}
-    fake_stack.runs = True
-    assert "is still running" not in run("down").err
-    fake_stack.stops = ["kafka"]
-    assert "host here-1 is still running and waits for the servers" in run("down").err
-    assert stop_detached(tmp_path) == []
-
-
 def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: FakeStack) -> None:
     """The stack's own message with its page, exit code 1."""
     fake_stack.error = StackError("Port 5, set for the kafka server, is taken.")
@@ -279,57 +230,6 @@ def test_doctor_works_where_nothing_runs(run: Callable[..., Any]) -> None:
     assert "tabletopic up" in told["servers"]["detail"]
 
 
-def test_a_check_that_breaks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever goes wrong inside a check is its result, and the others still run."""
-    from tabletopic_kernel.workbench.config import load_settings
-
-    def broken(oldest: int = 0) -> Path:
-        raise OSError("no such device")
-
-    monkeypatch.setattr("tabletopic_kernel.local.java.jvm.java", broken)
-    loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
-    found = {check.name: check for check in doctor.run_checks(loaded)}
-    assert found["JDK"].status == "fail"
-    assert "no such device" in found["JDK"].detail
-    assert found["disk space"].status in ("ok", "warn", "fail")
-
-
-def test_little_space_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A disk that is nearly full is a warning, a full one a failure."""
-    from shutil import disk_usage
-
-    from tabletopic_kernel.workbench.config import load_settings
-
-    real = disk_usage(tmp_path)
-    loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
-    for free, status in ((2 * 1024**3, "warn"), (1024, "fail")):
-        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: real._replace(free=free))
-        found = {check.name: check for check in doctor.run_checks(loaded)}
-        assert found["disk space"].status == status
-
-
-def test_doctor_looks_at_the_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Too few open files are a failure, with the remedy; little memory is a warning."""
-    from collections import namedtuple
-
-    from tabletopic_kernel.local import machine
-    from tabletopic_kernel.workbench.config import load_settings
-
-    loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
-
-    def limits() -> Check:
-        return next(check for check in doctor.run_checks(loaded) if check.name == "limits")
-
-    memory = namedtuple("memory", "available")
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(3 * 1024**3))
-    assert limits().status == "ok"
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(1024**3))
-    assert (limits().status, limits().detail) == ("warn", "1.0 GiB of memory available")
-    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (256, 256))
-    assert limits().status == "fail"
-    assert "`ulimit -n 1024`" in limits().detail
-
-
 @pytest.mark.integration
 def test_a_low_limit_of_files_is_reported_before_java_starts(tmp_path: Path) -> None:
     """``up`` says in one line what Java's traces do not."""
@@ -340,49 +240,3 @@ def test_a_low_limit_of_files_is_reported_before_java_starts(tmp_path: Path) -> 
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "only 256 open files are allowed here" in ended.stderr
-
-
-def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options reach the producer; the tallies come back, whole with --json."""
-    asked: dict[str, Any] = {}
-    tallies = Tallies(events=10, events_by_version={"v1": 6, "v2": 4}, revenue_cents_by_hour={"h": 1234})
-
-    def produce(kafka: Any, registry: Any, topic: str, count: int, **options: Any) -> Tallies:
-        options["on_progress"](count)
-        asked.update(options, topic=topic, count=count)
-        return tallies
-
-    monkeypatch.setattr("tabletopic_kernel._datasets.clickstream.produce.produce", produce)
-    options = ["--count", "10", "--rate", "5", "--switch-at", "6", "--seed", "3"]
-    for words in (["sample", "t"], ["produce-clickstream", "--topic", "t"]):  # and its former name
-        ended = run(*words, *options)
-    assert ended.code == 0
-    assert "v1 6, v2 4" in ended.out
-    assert "12.34 in 1 hour " in ended.out
-    assert (asked["topic"], asked["count"], asked["rate"], asked["switch_at"], asked["seed"]) == (
-        "t", 10, 5.0, 6, 3,
-    )  # fmt: skip
-    assert run(*words, "--json").json == dataclasses.asdict(tallies)
-
-
-def test_demo_has_options(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """demo is one call; its result is the exit code. Only a state folder that was given is used."""
-    asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("tabletopic_kernel.demo.scenario.run", lambda *given: asked.append(given) or 1)
-    assert run("demo", "--events", "5000", "--keep", "--json").code == 1
-    assert run("demo", "--state-dir", str(tmp_path / "d")).code == 1
-    assert run("demo", "--cdc").code == 1
-    assert asked == [
-        (5000, None, True, True, False),
-        (None, tmp_path / "d", False, False, False),
-        (None, None, False, False, True),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "-"), (0.04, "0.0 s"), (59.6, "60 s"), (60, "1 m 0 s"), (3599, "59 m 59 s"), (86400, "1 d 0 h")],
-)
-def test_spans_of_time(value: float | None, text: str) -> None:
-    """Seconds, minutes, hours and days, two units at most."""
-    assert seconds(value) == text

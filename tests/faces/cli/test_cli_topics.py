@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench.plan import Plan
 
@@ -27,47 +26,6 @@ def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
     }
     for name in TopicSettings.model_fields:
         assert special.get(name, f"--{name.replace('_', '-')}") in text
-
-
-def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: Any) -> None:
-    """Only what was given is handed on; repeated and listed values come to the same."""
-    ended = run(
-        "enable",
-        "web.clicks",
-        *("--namespace", "web", "--table", "clicks", "--commit-interval", "500ms", "--commit-bytes", "64MB"),
-        *(
-            "--target-file-size", "32MB", "--partition-by", "hour(at)", "--partition-by",
-            "bucket(16, user), day",
-        ),
-        *("--start", "2026-01-31T12:00:00Z", "--key-format", "string", "--transform", "none"),
-        *("--errors", "stop", "--on-incompatible", "stop", "--value-format", "by_schema_id"),
-        *(
-            "--metadata-columns", "key,metadata", "--table-property", "write.b=c=d", "--table-property",
-            "owner = f",
-        ),
-        "--json",
-    )  # fmt: skip
-    assert ended.code == 0
-    (_, (topic, given)) = fake.asked[0]
-    assert topic == "web.clicks"
-    settings = TopicSettings.model_validate(given)
-    assert settings == TopicSettings(
-        namespace="web",
-        table="clicks",
-        commit_interval_ms=500,
-        commit_bytes=64 * 1024**2,
-        target_file_size_bytes=32 * 1024**2,
-        partition_by=("hour(at)", "bucket(16, user)", "day"),
-        start=1769860800000,
-        key_format="string",
-        transform="none",
-        metadata_columns=("key", "metadata"),
-        errors="stop",
-        on_incompatible="stop",
-        table_properties={"write.b": "c=d", "owner": "f"},
-    )
-    assert ended.json["table"] == "web.clicks"
-    assert ended.json["settings"]["commit_interval_ms"] == 500
 
 
 def test_options_are_taken_as_written(run: Callable[..., Any], fake: Any) -> None:
@@ -91,21 +49,6 @@ def test_success_names_the_table_and_what_happens(run: Callable[..., Any], fake:
     text = run("enable", "clicks", "--state-dir", "over there").out
     assert "no host is running" in text
     assert "tabletopic serve --state-dir 'over there'" in text
-
-
-def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
-    run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The topic is enabled by then: what is not known about hosts is no failure."""
-    monkeypatch.setattr("tabletopic_kernel.faces.cli.call._HOSTS_WAIT_S", 0)
-
-    def away() -> list[str]:
-        raise RetryableError("coordinator not available")
-
-    fake.hosts = away
-    ended = run("enable", "clicks", "--json")
-    assert ended.code == 0
-    assert ended.json["hosts"] is None
 
 
 WAITS = [("wait", "clicks"), ("enable", "clicks", "--wait")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -121,14 +120,6 @@ def _told() -> list[events.ControlEvent]:
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--follow",), ("--json",)])
-def test_events_of_an_unknown_topic(run: Callable[..., Any], fake: Any, options: tuple[str, ...]) -> None:
-    """The topics there are, instead of no events; nothing is followed that will never come."""
-    outcome = run("events", "nosuch", *options)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "enabled: clicks" in outcome.err
-
-
 def test_events_are_whole_without_heartbeats(run: Callable[..., Any], fake: Any) -> None:
     """A line of --json is an event that can be read back; heartbeats come only on request."""
     fake.told = _told()
@@ -136,19 +127,6 @@ def test_events_are_whole_without_heartbeats(run: Callable[..., Any], fake: Any)
     assert "Heartbeat" in run("events", "--all").out
     lines = run("events", "--json", "--all").out.splitlines()
     assert [EVENT_ADAPTER.validate_python(json.loads(line)) for line in lines] == fake.told
-
-
-@pytest.mark.parametrize(("since", "span_ms"), [("10m", 600_000), ("all", None), ("2h", 7_200_000)])
-def test_since(run: Callable[..., Any], fake: Any, since: str, span_ms: int | None) -> None:
-    """--since takes a span of time or all; --follow goes on."""
-    before = time.time() * 1000
-    run("events", "clicks", "--since", since, "--follow")
-    (_, (topic, since_ms, follows)) = fake.asked[0]
-    assert (topic, follows) == ("clicks", True)
-    if span_ms is None:
-        assert since_ms is None
-    else:
-        assert before - span_ms - 5 <= since_ms <= time.time() * 1000 - span_ms
 
 
 def test_a_wrong_since(run: Callable[..., Any], fake: Any) -> None:

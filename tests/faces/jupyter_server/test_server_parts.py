@@ -21,8 +21,7 @@ import pytest
 from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
-from tabletopic_kernel.faces.jupyter_server.overview import OverviewMaker, row_of, row_of_other
-from tabletopic_kernel.faces.jupyter_server.rest import ENDPOINTS
+from tabletopic_kernel.faces.jupyter_server.overview import OverviewMaker
 from tabletopic_kernel.faces.jupyter_server.servers import Doing, HeadlessHost, Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local import stack as stack_module
@@ -30,10 +29,8 @@ from tabletopic_kernel.local import state
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.state import ServerRecord
-from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError
-from tabletopic_kernel.model.progress.delay import Delay
+from tabletopic_kernel.model.errors import ActionNeededError, StackError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
-from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tests.faces.fake_workbench import FakeWorkbench, status
 from tests.faces.jupyter_server.live_server import until
 
@@ -149,18 +146,6 @@ def test_the_stack_starts_in_the_background(in_force: SettingsInForce, fake_stac
     assert fake_stack.done == ["up", "down"]
 
 
-def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(
-    in_force: SettingsInForce, fake_stack: type[FakeStack], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody would use the other broker."""
-    monkeypatch.setenv("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka.example:9092")
-    servers, over = Servers(in_force), threading.Event()
-    fake_stack.go.set()
-    servers.start(over.set)
-    assert over.wait(240)
-    assert (fake_stack.done, fake_stack.wanted[-1]) == (["up"], ("registry",))
-
-
 def test_a_stack_that_does_not_start(in_force: SettingsInForce, fake_stack: type[FakeStack]) -> None:
     """The reason stays until the next try."""
     fake_stack.fails = "Port 9092 is not free"
@@ -263,32 +248,6 @@ def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
     assert in_force.kernel_environment() == in_force.environment()
 
 
-@pytest.mark.usefixtures("fake_stack")
-def test_a_stack_that_starts_is_shown(in_force: SettingsInForce) -> None:
-    """With its step."""
-    shown = overview(in_force)
-    shown.servers.start(lambda: None)
-    told = until(lambda: (found := shown.look()["servers"])["detail"].endswith("MB") and found)
-    assert told["state"] == "starting"
-    assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
-
-
-def test_a_stack_that_stops_is_shown(in_force: SettingsInForce, fake_stack: type[FakeStack]) -> None:
-    """As such, and not as one that is not there; the host ends first."""
-    shown, hosts_gone = overview(in_force), threading.Event()
-    thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(240),))
-    thread.start()
-    told = until(lambda: (found := shown.look()["servers"])["state"] == "stopping" and found)
-    until(lambda: shown.look()["servers"]["detail"].endswith("hosts commit staged files"))
-    assert told["detail"].startswith("the local stack is stopping: ")
-    assert fake_stack.done == []
-    hosts_gone.set()
-    until(lambda: shown.look()["servers"]["detail"].endswith("broker and registry stop"))
-    fake_stack.go.set()
-    thread.join(240)
-    assert shown.look()["servers"]["state"] == "none"
-
-
 @pytest.mark.parametrize(
     ("name", "shown", "again"), [("registry", "ready", "ready"), ("kafka", "unreachable", "starting")]
 )
@@ -341,28 +300,6 @@ def test_a_host_that_was_just_started_is_waited_for(in_force: SettingsInForce, t
     shown.host.child.stop(5)
 
 
-def test_hosts_and_rows_agree(in_force: SettingsInForce) -> None:
-    """A host that lives and has said nothing since the broker is back: no row says that there is none."""
-    folder = Path(in_force.settings().state_dir)
-    running(folder)
-    bench = local_bench(folder, found=ALONE)
-    bench.live = ["box-1-ab"]
-    shown = overview(in_force, bench)
-    found = shown.look()
-    assert (found["host"]["state"], found["topics"][0]["state"]) == ("running", "starting")
-    bench.live = []
-    found = shown.look()
-    assert (found["host"]["state"], found["topics"][0]["state"]) == ("none", NO_HOST)
-
-
-def test_a_topic_that_is_late_says_why() -> None:
-    """A word for the sign, and the sentence below it."""
-    late = status("clicks", delay=Delay.WAITING_FOR_TURN, delay_reason=Delay.WAITING_FOR_TURN.reason)
-    row = row_of(late, DesiredTopic(topic="clicks"), 1)
-    assert (row["delay"], row["delay_reason"]) == ("waiting_for_turn", Delay.WAITING_FOR_TURN.reason)
-    assert row_of_other("views", 1)["delay"] is None
-
-
 def test_settings_are_taken_without_a_restart(in_force: SettingsInForce, tmp_path: Path) -> None:
     """One workbench until the file names another broker; wrong settings are shown."""
     file = tmp_path / "tabletopic.toml"
@@ -380,52 +317,6 @@ def test_settings_are_taken_without_a_restart(in_force: SettingsInForce, tmp_pat
     assert "state_dirr" in found["servers"]["detail"]
     (tmp_path / "tabletopic.toml").unlink()
     assert overview(in_force).look()["servers"]["state"] == "none"
-
-
-def test_a_state_folder_that_cannot_be_used_is_told(in_force: SettingsInForce, tmp_path: Path) -> None:
-    """With what to do: it is neither a bug nor a missing server."""
-    (tmp_path / "state").touch()
-    servers = (
-        "kafka.'bootstrap.servers' = '127.0.0.1:1'\nregistry.url = 'http://r'\ncatalog.uri = 'sqlite://'"
-    )
-    (tmp_path / "tabletopic.toml").write_text(servers)
-    told = "state/logs: a file is where a folder should be"
-    with pytest.raises(StackError, match=told):
-        HeadlessHost(in_force).start()
-    with pytest.raises(StackError, match=told):
-        Sample(in_force).send("clicks", 1)
-    dashboard = Dashboard(in_force, "/x", command=["true"])
-    dashboard.warm()  # its output goes elsewhere
-    dashboard.stop()
-
-
-def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By variables with absolute paths."""
-    monkeypatch.chdir(tmp_path)
-    given = SettingsInForce("my.toml", "here").environment()
-    assert given == {
-        "TABLETOPIC_CONFIG": str(tmp_path / "my.toml"),
-        "TABLETOPIC_STATE_DIR": str(tmp_path / "here"),
-    }
-    assert SettingsInForce().environment() == {}
-
-
-# --- requests ---------------------------------------------------------------------------------------------
-
-
-def test_arguments_of_requests() -> None:
-    """No body is an empty object; keys that nobody knows are an error; text of the query becomes a number."""
-    endpoints = {one.name: one for one in ENDPOINTS}
-    sample, history, pause = (endpoints[name] for name in ("sample", "history", "pause"))
-    assert sample.read({}, {}, b"") == {"count": 5_000, "topic": "clicks"}
-    asked = history.read({"topic": "a"}, {"limit": "7", "token": "x"}, b"")
-    assert asked == {"topic": "a", "limit": 7}
-    assert history.read({"topic": "a"}, {}, b"")["limit"] == 50
-    assert pause.read({"topic": "a"}, {}, b"anything") == {"topic": "a"}
-    with pytest.raises(UsageError, match="cuont: Extra inputs"):
-        sample.read({}, {}, b'{"cuont": 1}')
-    with pytest.raises(UsageError, match="topic: String should match"):
-        sample.read({}, {}, b'{"topic": "a b"}')
 
 
 # --- documents --------------------------------------------------------------------------------------------

@@ -90,18 +90,6 @@ def test_a_look_that_raises_is_not_the_last(refreshed: Callable[..., tuple[Refre
     until(lambda: refresher.wait(1) is not None)
 
 
-def test_a_slow_look_is_no_gap(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
-    """While somebody goes on asking, what is known is given, however long ago that was."""
-    refresher, looks = refreshed(60, 60)
-    assert refresher.wait(240) == {"n": 1}
-    looks.go.clear()
-    refresher._ended -= 1_000
-    assert refresher.kept() == {"n": 1}
-    refresher._polled_at -= 1_000
-    assert refresher.kept() is None
-    looks.go.set()
-
-
 def test_asking_never_blocks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
     """What is known is given at once, however long a look takes; waiting for a new one has a limit."""
     refresher, looks = refreshed(60, 60)

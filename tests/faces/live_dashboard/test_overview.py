@@ -8,15 +8,13 @@ import panel as pn
 from bokeh.models import ColumnDataSource
 
 from tabletopic_kernel._dashboards.overview import OverviewPage, page, row, summary
-from tabletopic_kernel._dashboards.topic import page as topic_page
 from tabletopic_kernel.faces.live_dashboard.theme import DARK
 from tabletopic_kernel.faces.live_dashboard.view import View
-from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable, cells_that_changed
+from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.settings.desired import DesiredTopic
-from tests.faces.live_dashboard.conftest import NOW, progress, told
+from tests.faces.live_dashboard.conftest import NOW, told
 
 
 def texts(panel: Any) -> str:
@@ -63,25 +61,6 @@ def test_a_host_is_shown_with_what_it_reports(view: View, record: Record) -> Non
     assert "" not in record.topics
 
 
-def test_a_topic_that_is_late_says_why(view: View, record: Record) -> None:
-    """In its state, which is marked as a warning, in the summary and in a sentence below its row."""
-    view.now_ms = NOW + 6_000
-    late = progress("clicks", 120)
-    record.fold([events.Heartbeat(topic="clicks", host="vm-1", at_ms=NOW + 5_000, progress=late)])
-    record.observe_oldest(NOW + 5_000, {"clicks": NOW - 10_000})
-    assert (row(view, "clicks")["state"], row(view, "clicks")["error"]) == ("behind", Delay.BEHIND.reason)
-    waits = late.model_copy(update={"turn_wait_ms": 400})
-    record.fold([events.Heartbeat(topic="clicks", host="vm-1", at_ms=NOW + 5_500, progress=waits)])
-    assert row(view, "clicks")["state"] == "waiting for turn"
-    assert row(view, "clicks")["error"] == Delay.WAITING_FOR_TURN.reason
-    assert "1 waiting for turn" in summary(view)
-    (table,) = page(view).select(TopicTable)
-    assert {table.marks[word] for word in ("behind", "waiting for turn")} == {"warn"}
-    one = texts(topic_page(view, "clicks"))
-    assert f"clicks: {Delay.WAITING_FOR_TURN.reason}." in one
-    assert '<span class="warn">waiting for turn</span>' in one
-
-
 def test_a_broker_that_is_away_says_nothing_of_hosts(view: View) -> None:
     """Heartbeats come through the broker: without it nobody is told to start a host."""
     view.now_ms = NOW + 60_000
@@ -103,27 +82,6 @@ def test_only_cells_that_changed_are_sent(view: View, record: Record) -> None:
     assert table.changes == {"clicks": {"lag": 50}}
 
 
-def test_a_browser_that_asks_gets_every_row(view: View) -> None:
-    """Also where nothing has changed: what was sent before it listened is lost to it."""
-    made = OverviewPage()
-    made.show(view)
-    (table,) = made.panel.select(TopicTable)
-    before = table.all
-    table._send_all()
-    assert table.all["rows"] == before["rows"]
-    assert table.all != before
-
-
-def test_a_new_topic_appears(view: View) -> None:
-    """Topics that are enabled join the table."""
-    made = OverviewPage()
-    made.show(view)
-    view.desired_topics = {**(view.desired_topics or {}), "baskets": DesiredTopic(topic="baskets")}
-    made.show(view)
-    (table,) = made.panel.select(TopicTable)
-    assert [one["topic"] for one in table.all["rows"]] == ["baskets", "clicks", "orders", "views"]
-
-
 def test_what_to_do_first() -> None:
     """Without servers, and without a topic, the page says what to do; servers away are told in full."""
     empty = View(Record(), NOW, desired_topics={})
@@ -143,9 +101,3 @@ def test_names_from_outside_are_escaped(record: Record) -> None:
     assert "<b>h</b>" not in html
     assert "<i>" not in html
     assert "&lt;i&gt;" in html
-
-
-def test_cells_that_are_equal_are_not_sent() -> None:
-    """Nothing changed is nothing to send."""
-    rows = {"a": {"lag": None, "rows": 1}}
-    assert cells_that_changed(rows, {"a": {"lag": None, "rows": 1}}) == {}

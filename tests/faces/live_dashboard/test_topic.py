@@ -17,7 +17,6 @@ from bokeh.models import ColumnDataSource, Plot
 
 from tabletopic_kernel._dashboards.topic import TopicPage, opening, page
 from tabletopic_kernel.faces.live_dashboard import cards
-from tabletopic_kernel.faces.live_dashboard.theme import DARK, LIGHT
 from tabletopic_kernel.faces.live_dashboard.view import Retention, View
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.progress_view import Record
@@ -169,28 +168,6 @@ def test_a_commit_is_a_patch(view: View, record: Record) -> None:
     assert "60,500" in texts(made.panel)
 
 
-@pytest.mark.parametrize("colours", [LIGHT, DARK])
-def test_plots_wear_the_page_s_colours(view: View, colours: Any) -> None:
-    """Background, axes and lines follow the theme."""
-    plots = list(page(view, "clicks", colours).get_root().select({"type": Plot}))
-    assert len(plots) == 8
-    for one in plots:
-        assert one.background_fill_color == one.border_fill_color == colours.card
-        assert {axis.major_label_text_color for axis in one.axis} == {colours.muted}
-        assert all(axis.axis_label for axis in one.axis)
-
-
-def test_many_partitions_share_a_line(view: View, record: Record) -> None:
-    """Of many partitions those that are furthest behind have lines, the others one together."""
-    view.now_ms = NOW + 2_000
-    record.observe_ends(view.now_ms, {"views": {p: p for p in range(100)}})
-    made = page(view, "views")
-    drawn = sources(made)["line0"]
-    assert [drawn[f"line{at}"][-1] for at in range(8)] == [*range(93, 100), sum(range(93))]
-    for name in ("partition 93", "99", "others"):
-        assert f'<span class="name">{name}</span>' in texts(made)
-
-
 def test_what_to_do_next(view: View) -> None:
     """No host, not enabled, failed, and records about to be lost are told with the next step."""
     alone = texts(page(view, "views"))
@@ -200,26 +177,6 @@ def test_what_to_do_next(view: View) -> None:
     assert "partition 1, offset 77: no number" in texts(page(view, "orders"))
     view.retention = {"views": Retention(3_600_000 + 60_000, None, "delete")}
     assert "not in the table in 1 m 0 s" in texts(page(view, "views"))
-
-
-def test_where_there_is_nothing_there_is_no_card(view: View) -> None:
-    """A topic that is not there, none to try again, none that rests, no limit without retention."""
-    head, *others = page(view, "nothing").objects
-    assert head.visible
-    assert others
-    assert not any(part.visible for part in others)
-    assert any(part.visible for part in page(view, "clicks").objects[1:])
-    for made, topic in ((TopicPage("quiet", replay=lambda _: ""), "quiet"), (TopicPage("clicks"), "clicks")):
-        made.show(view)
-        assert not any(button.visible for button in made.panel.select(pn.widgets.Button)), topic
-
-
-def test_retention_that_takes_nothing(view: View) -> None:
-    """A topic that keeps its records, or is compacted, has no limit."""
-    view.retention = {"clicks": Retention(-1, None, "delete")}
-    assert "kept forever" in texts(page(view, "clicks"))
-    view.retention = {"clicks": Retention(1_000, None, "compact")}
-    assert "compacted, not deleted" in texts(page(view, "clicks"))
 
 
 def test_letters_can_be_tried_again(view: View) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import logging
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,21 +17,14 @@ from IPython.utils.capture import CapturedIO, capture_output
 from traitlets.config import Config
 
 from tabletopic_kernel.faces.notebook import kernel, topic_words
-from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
-from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.results.channel import TARGET
 from tabletopic_kernel.faces.notebook.results.result import MIME
 from tabletopic_kernel.faces.notebook.session import KernelHost
 from tabletopic_kernel.model.errors import (
-    ActionNeededError,
     RetryableError,
-    SettingsError,
-    UnknownTopicError,
     UsageError,
 )
-from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
-from tabletopic_kernel.query.answer import Answer
 from tabletopic_kernel.workbench.plan import Plan
 from tests.faces.fake_workbench import FakeWorkbench, status
 
@@ -141,61 +132,6 @@ def test_a_pattern_is_planned_without_a_host(
     assert (hosts_started, set(bench.on)) == ([bench], {"clicks", "shop.a", "shop.b"})
 
 
-def test_a_dead_host_of_this_machine_does_not_count(
-    run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The group still lists a host that was killed a moment ago; its process is gone."""
-    monkeypatch.setattr("socket.gethostname", lambda: "my-box")
-    bench.live = [f"my-box-{2**22 + 1}-ab12"]  # beyond the largest pid
-    run("%topic enable clicks")
-    assert hosts_started == [bench]
-
-
-def test_a_host_that_does_not_start_leaves_no_log_behind(bench: FakeWorkbench) -> None:
-    """Each further attempt would open the file again, and write each line once more."""
-
-    def host() -> None:
-        raise SettingsError("executors do not reach the warehouse")
-
-    bench.host = host  # type: ignore[method-assign,assignment]
-    before, mine = logging.getLogger().handlers[:], KernelHost()
-    for _ in range(2):
-        with pytest.raises(SettingsError, match="do not reach"):
-            mine.start(bench)
-    assert logging.getLogger().handlers == before
-    assert mine.running is None
-
-
-def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: InteractiveShell) -> None:
-    """The reason stays until a host is started again."""
-
-    class Ended:
-        has_ended = True
-        error = RetryableError("the group is gone")
-
-    session = kernel.load(shell)
-    session.kernel_host._host = Ended()  # type: ignore[assignment]
-    assert "has ended: the group is gone; start it again" in fail("%topic host")
-
-
-def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """In its state, and in a sentence."""
-    bench.found = [status(delay=Delay.BEHIND.value, delay_reason=Delay.BEHIND.reason)]
-    for line in ("%topic status", "%topic status clicks"):
-        html = run(line)._repr_html_()
-        assert '<td class="warn">behind</td>' in html
-        assert Delay.BEHIND.reason in html
-
-
-def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
-    """A topic that nobody lets go on does not get there."""
-    bench.found = [status(state="paused")]
-    told = "clicks is paused; resume it with `%topic resume clicks`"
-    assert fail("%topic wait clicks --timeout 60s").startswith(f"ActionNeeded: {told}")
-    with pytest.raises(ActionNeededError, match="is paused; resume it with `tabletopic resume clicks`"):
-        bench.topic("clicks").wait(60)
-
-
 @pytest.mark.parametrize("cell", ["%topic wait clicks", "%lake SELECT 1", "%topic status clicks"])
 def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench, cell: str) -> None:
     """The cell ends as interrupted, so that no cell behind it runs, and nothing of our code is shown."""
@@ -204,25 +140,6 @@ def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench,
         result = shell.run_cell(cell)
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     assert seen(printed) == "interrupted"
-
-
-def test_bars_are_one_place(
-    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, bench: FakeWorkbench
-) -> None:
-    """Without widgets the bar is text that is updated, and nothing is written to the error stream."""
-    shell.kernel = object()  # type: ignore[attr-defined]
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    bench.coming = [status(), status(), status(next_offsets={0: 700}), status(next_offsets={0: 1334})]
-    with capture_output() as printed:
-        shell.run_cell("%topic wait clicks")
-    assert printed.stderr == ""
-    texts = [one.data["text/plain"] for one in printed.outputs]
-    assert "0/1234" in texts[0]
-    assert any("600/1234" in text for text in texts)
-    bench.coming = [status(), status(next_offsets={0: 1334})]
-    with capture_output() as printed:
-        shell.run_cell("%topic wait clicks")
-    assert any("1234/1234" in one.data["text/plain"] for one in printed.outputs)
 
 
 def test_watch_updates(
@@ -286,17 +203,6 @@ def test_a_notebook_is_told_its_own_commands(
     assert "start them with `%topic up`" in fail("%topic")
     bench.error = RetryableError("wrong; `tabletopic config` shows where")
     assert "`tabletopic config` in a terminal shows where" in fail("%topic")
-
-
-def test_a_topic_that_is_not_there_is_not_to_be_switched_on(bench: FakeWorkbench) -> None:
-    """Only of a topic that Kafka has does a message say how to enable it."""
-    bench.on = {}
-    with pytest.raises(UnknownTopicError, match=r"Enable it with `tabletopic enable web\.orders`"):
-        bench.desired_topic("web.orders")
-    with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
-        bench.desired_topic("clikcs")
-    with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic$"):
-        bench.desired_topic("z")
 
 
 def test_a_page_of_the_manual_is_an_output(shell: InteractiveShell) -> None:
@@ -394,14 +300,6 @@ def test_as_gives_the_rows_themselves(run: Callable[[str], Any], shell: Interact
     assert isinstance(shell.user_ns["found"], polars.DataFrame)
 
 
-def test_polars_that_is_missing_is_told(fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has no Polars reads how to get it."""
-    monkeypatch.setitem(sys.modules, "polars", None)
-    assert fail("%lake --as polars SELECT 1").startswith(
-        "ActionNeeded: polars is not installed: pip install polars"
-    )
-
-
 def test_variables_are_bound(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """``$name`` is a value, local ones first; text in quotes stays text; braces mean themselves."""
     run("country = 'NL'; import numpy; least = numpy.int64(3)")
@@ -429,15 +327,6 @@ def test_moments_in_variables(
     bench.asked.clear()
     assert fail("%lake --at $before SELECT 1").startswith("UsageError: --at $before: its value is None; ")
     assert not bench.asked
-
-
-def test_rows_shown_are_a_setting(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """%config LakeMagics.display_rows says how many rows are shown."""
-    bench.answer = Answer(pa.table({"n": list(range(50))}))
-    run("%config LakeMagics.display_rows = 3")
-    run("%lake SELECT 1")
-    assert bench.asked[-1][1][2]["limit"] == 3
-    LakeMagics.display_rows.default_value = 20
 
 
 def test_a_kernel_keeps_rows_for_grids(
@@ -513,20 +402,6 @@ def test_queries_are_in_the_history(
     assert [str(row[2]) for row in shown.rows] == ["failed", "", ""]
     assert len(run("%lake --history limit").rows) == 1
     assert "no query of the history contains 'nope'" in repr(run("%lake --history nope"))
-
-
-def test_the_dashboard_of_no_topic_is_no_frame(
-    fail: Callable[[str], str],
-    run: Callable[[str], Any],
-    bench: FakeWorkbench,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A topic that is not enabled is told at once; while the broker is away the page tells that."""
-    monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
-    assert "clikcs is not enabled, and Kafka has no such topic" in fail("%dashboard clikcs")
-    assert run("%dashboard clicks").url.endswith("topic=clicks")
-    bench.error = RetryableError("the broker is away")
-    assert run("%dashboard clikcs").url.endswith("topic=clikcs")
 
 
 @pytest.mark.parametrize(
@@ -611,34 +486,6 @@ def test_tracebacks_of_cells_hold_no_secrets(shell: InteractiveShell, fail: Call
         assert "it refuses" in text
     kernel.unload(shell)
     assert "no entry for hunter2-secret" in fail(SECRET_CELL)
-
-
-GROUP_CELL = """
-from tabletopic_kernel import RetryableError
-try:
-    raise ExceptionGroup("several", [ValueError("no entry for hunter2-secret"), OSError("gone")])
-except* OSError as errors:
-    raise RetryableError("it refuses") from errors
-"""
-
-
-PLAIN_CELL = 'raise ValueError("no entry for hunter2-secret")'
-
-
-@pytest.mark.parametrize("cell", [GROUP_CELL, PLAIN_CELL])
-def test_groups_hold_no_secrets(shell: InteractiveShell, fail: Callable[[str], str], cell: str) -> None:
-    """IPython prints groups past its renderer; and notebooks keep the text of each error."""
-    learn({"sasl.password": "hunter2-secret"})
-    kept: list[str] = []
-    show_secrets(shell)
-    shell._showtraceback = lambda _, error, lines: kept.extend([str(error), *lines])  # type: ignore[method-assign]
-    hide_secrets(shell)
-    fail(cell)
-    assert "no entry for ***" in "".join(kept)
-    again, kept[:] = list(kept), []
-    shell.run_cell("%tb")
-    assert "no entry for ***" in "".join(kept)
-    assert "entry for hunter2" not in "".join([*again, *kept])
 
 
 def test_any_kernel_has_the_objects(

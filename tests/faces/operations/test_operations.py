@@ -32,7 +32,7 @@ from tabletopic_kernel.faces.operations.runs import Run, Runs, forget, patterns,
 from tabletopic_kernel.faces.operations.topics import enable
 from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.host.topics.standing_patterns import leave_off
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.events import Compacted, ErrorKind, Expired, OrphansRemoved, Replayed
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -553,26 +553,6 @@ def test_a_pattern_stays_for_topics_that_come_later(tmp_path: Path, log: Log) ->
     assert [line.split()[0] for line in others] == ["shop.b", "shop.c"]
     assert str(forget.text(forget(bench, "shop.*"), {})[0]).startswith("shop.* enables no more topics")
     assert patterns(bench) == []
-
-
-def test_a_server_that_is_down_for_one_topic_keeps_no_other_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That topic is named with the error, the others are enabled, and the outcome is a failure."""
-    bench = FakeWorkbench(tmp_path, there={"a": 1, "b": 1, "c": 1})
-    bench.on, bench.plans = {}, {name: Plan(name, f"default.{name}", True) for name in "abc"}
-    enable_one = FakeTopic.enable
-
-    def with_b_down(topic: FakeTopic, *given: Any) -> Any:
-        if topic.name == "b":
-            raise RetryableError("the registry does not respond")
-        return enable_one(topic, *given)
-
-    monkeypatch.setattr(FakeTopic, "enable", with_b_down)
-    outcome = enable(bench, "*", {}, yes=True)
-    assert set(bench.on) == {"a", "c"}
-    assert "b cannot be enabled: the registry does not respond" in str(enable.text(outcome, {})[-1])
-    assert enable.has_failed(outcome)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import logging
 import threading
 from collections.abc import Iterator
 from urllib.parse import urlparse
@@ -12,12 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
-from tabletopic_kernel.host.metrics.questions import Question
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import SILENT_S, HostWatch
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.model.redact import learn
-from tests.host.metrics.samples import COMPACTED, Clock, FakeHost, record
+from tests.host.metrics.samples import COMPACTED, FakeHost, record
 
 
 class Broker:
@@ -149,17 +147,6 @@ def test_each_catalog_has_a_value_of_its_own(watched: Watched) -> None:
     assert watched.get("/readyz")[2] == "the catalog gone has not responded yet\n"
 
 
-def test_it_asks_by_itself_and_ends() -> None:
-    """From start to stop, without a thread left."""
-    made = Watched()
-    made.watch.start()
-    assert made.broker.answered.wait(240)
-    assert made.host.hear is not None
-    made.host.works_in = {"gone": "sales"}
-    made.watch.readiness()
-    made.watch.stop()
-
-
 def test_a_port_that_is_taken(watched: Watched) -> None:
     """Is said with the options to change, and so is a name that no address has."""
     port = urlparse(watched.watch.url).port
@@ -167,35 +154,3 @@ def test_a_port_that_is_taken(watched: Watched) -> None:
     for host in ("127.0.0.1", "a..b"):
         with pytest.raises(UsageError, match=rf"no metrics at {host}:{port}: .*--metrics-port"):
             HostWatch(FakeHost(), Broker(), str, lambda *_: None, {}, Address(host, port))  # type: ignore[arg-type]
-
-
-def test_a_question_that_hangs() -> None:
-    """Counts as one without an answer, though the last one was good."""
-    clock = Clock()
-    hangs = [False]
-
-    def ask() -> None:
-        if hangs[0]:
-            clock.now_s += 20
-            assert question.trouble == "the broker has not responded for 20 s"
-
-    question = Question("broker", ask, 3, clock)
-    assert question.trouble == "the broker has not responded yet"
-    question.once()
-    assert question.trouble is None
-    hangs[0] = True
-    question.once()
-    assert question.trouble is None
-
-
-def test_a_bug_in_a_question_is_no_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged with its trace, and the server counts as away."""
-
-    def ask() -> None:
-        raise ZeroDivisionError("oh")
-
-    question = Question("broker", ask, 3)
-    with caplog.at_level(logging.ERROR):
-        question.once()
-    assert question.trouble == "ZeroDivisionError: oh"
-    assert "Traceback" in caplog.text

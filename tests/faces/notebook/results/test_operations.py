@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from tabletopic_kernel.faces.notebook.results.channel import listen
 from tabletopic_kernel.faces.notebook.results.kept import Query, Results
 from tabletopic_kernel.faces.notebook.results.operations import Operations
 
@@ -135,20 +133,6 @@ def test_errors_are_replies(ask: Ask, message: dict[str, Any], error: str) -> No
     reply = ask(**message)
     assert error in reply["error"]
     assert "LINE" not in reply["error"]
-
-
-def test_pages_that_are_loaded_again_share_a_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each opens a comm, which the kernel keeps."""
-    results, connect, manager = Results(lambda: 2**30), Mock(wraps=duckdb.connect), Mock()
-    key = results.keep(rows_of(_SQL)).key
-    monkeypatch.setattr(duckdb, "connect", connect)
-    listen(Mock(**{"kernel.comm_manager": manager}), results)
-    message = {"number": 1, "result": key, "operation": "page", "at": 0, "sort": [[0, True]]}
-    for comm in (Mock(), Mock()):
-        manager.register_target.call_args.args[1](comm, {})
-        comm.on_msg.call_args.args[0]({"content": {"data": message}})
-        assert comm.send.call_args.args[0]["total"] == 250
-    assert connect.call_count == 1
 
 
 def test_a_cell_is_shown_whole() -> None:
