@@ -31,15 +31,15 @@ down: ## stop what make up started; topics and tables stay in .tabletopic
 lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the notebooks
 	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
-# Tests with servers mostly wait: four processes, each with servers of its own (tests/conftest.py). None of them
+# Tests with servers mostly wait: two processes, each with servers of its own (tests/conftest.py). None of them
 # is in the package, where the examples are.
-PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder -o testpaths=tests
+PAIR := -n 2 --dist loadscope --no-loadscope-reorder -o testpaths=tests
 
 # The three tiers (CONTRIBUTING.md): each test belongs to the first that has it, by its markers.
 check := -m "not integration" -q -n auto
-story := -m story $(PARALLEL)
-rest := -m "integration and not story and not servers" $(PARALLEL)
-servers := -m servers $(PARALLEL)
+story := -m story $(PAIR)
+rest := -m "integration and not story and not servers" $(PAIR)
+servers := -m servers $(PAIR)
 
 # One tier. How long its tests took is kept and shown (tests/durations.py).
 RESULTS := build/ci

@@ -55,25 +55,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Tests with servers run in four processes, each with servers of its own, as most of their time is waiting.
-# What shares servers, a host or a browser stays together, and the longest is begun first, so that all
-# processes end at about the same time.
+# Tests with servers run in two processes, each with servers of its own. More would not end sooner: starting
+# servers takes the processors. What shares servers, a host or a browser stays together, and the longest is
+# begun first, so that both processes end at about the same time.
 _LONGEST_FIRST = (
-    "recovery", "integration", "second host", "clients", "cluster", "browser", "drill", "several hosts",
-    "notebooks", "demo", "local", "cli", "jupyter_server",
+    "recovery", "integration", "clients", "cluster", "browser", "local", "drill", "notebooks", "demo", "cli",
+    "jupyter_server",
 )  # fmt: skip
 _WITH_OTHERS = {
-    "test_kernel.py": "notebooks",  # kernels become hosts: they share the servers where nobody else is one
+    # Kernels become hosts: they share the servers where nobody else is one.
+    "notebook/test_kernel.py": "notebooks",
     "test_notebooks.py": "notebooks",
-    "test_live.py": "browser",
-    "test_cluster.py": "cluster",
-    "test_cluster_probe.py": "cluster",
-    "test_other_disks.py": "cluster",
-    "test_several_hosts.py": "several hosts",
-    **dict.fromkeys(
-        ("test_alter.py", "test_compaction.py", "test_faces.py", "test_page_commands.py", "test_sort_by.py"),
-        "second host",
-    ),
+    "live_dashboard/test_live.py": "browser",
+    "recovery/test_cluster.py": "cluster",
+    "recovery/test_other_disks.py": "cluster",
+    "clients/test_cluster_probe.py": "cluster",
 }
 _WITH_NOBODY = ("test_named_steps.py", "test_old_state.py")
 # Most need a minute, and ten times that where the machine is busy with other things.
@@ -86,7 +82,7 @@ def _share(nodeid: str) -> str:
     path = below.partition("::")[0].removeprefix("faces/").split("/")
     if path[0] == "simulation" or path[-1] in _WITH_NOBODY:  # fills up whichever process has time
         return nodeid
-    return _WITH_OTHERS.get(path[-1], path[0])
+    return _WITH_OTHERS.get("/".join(path[-2:]), path[0])
 
 
 class _ByShare(LoadScopeScheduling):

@@ -122,18 +122,6 @@ def test_executors_come_and_go_and_no_record_is_lost(
     assert host.poll() is None
 
 
-def test_doctor_runs_a_task_for_each_executor(site: Site) -> None:
-    """And says within seconds what a cluster without a master or without executors lacks."""
-    site.add_worker("one")
-    told = run(site.state, site.folder, "doctor").stdout
-    assert "with this host's versions, and reached the warehouse" in told
-    site.cluster.__exit__()
-    began = time.monotonic()
-    told = run(site.state, site.folder, "doctor").stdout
-    assert f"{site.cluster.url} does not respond" in told
-    assert time.monotonic() - began < _RECOVERS_S
-
-
 def test_executors_of_what_was_packed_come_with_the_work_and_go(
     hosts: Hosts, elastic: Site, new_stream: Callable[..., Stream]
 ) -> None:

@@ -147,8 +147,7 @@ def test_a_connection_is_kept_unless_it_failed(broker: Broker, connect: Connect)
     assert idle() is None
 
 
-@BOTH
-def test_the_broker_restarts_within_a_range(tmp_path: Path, connect: Connect) -> None:
+def test_the_broker_restarts_within_a_range(tmp_path: Path) -> None:
     """A range is read to its end, or it fails and is read again: no record is missing, none comes twice."""
     stack = LocalStack(tmp_path / "own").up(die_with_parent=True)
     try:
@@ -163,7 +162,7 @@ def test_the_broker_restarts_within_a_range(tmp_path: Path, connect: Connect) ->
 
         def read() -> Iterator[pa.RecordBatch]:
             ranges = facts.first, facts.end
-            return read_ranges(broker.properties, filler.topic, *ranges, headers=True, connect=connect)
+            return read_ranges(broker.properties, filler.topic, *ranges, headers=True, connect=NativeConsumer)
 
         reading = read()
         batches = [next(reading)]
