@@ -53,13 +53,13 @@ failed=0; $(foreach tier,$(1),echo "==> pytest, $(tier)"; $(call TESTS,$(tier));
 	$(RUN) tests.durations $(1:%=$(RESULTS)/%.xml); exit $$failed
 endef
 
-check: lint ## lint, and the tests without servers: three minutes
+check: lint ## lint, and the tests without servers: six minutes
 	@$(call EACH,check)
 
 test: $(INSTALLED) $(SIDEBAR) ## the tests of check, and stories: one stack with its host, kills, two notebooks
 	@$(call EACH,check story)
 
-test-all: $(INSTALLED) $(SIDEBAR) ## everything: an hour; downloads 1.3 GB the first time
+test-all: $(INSTALLED) $(SIDEBAR) ## everything: 80 minutes; downloads 1.3 GB the first time
 	@$(call EACH,check story rest servers)
 
 test-rest: $(INSTALLED) $(SIDEBAR) ## what test-all has beyond test, but for test-servers
