@@ -14,8 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local import broker, folder, machine, processes, registry_server, state, watcher
-from tabletopic_kernel.local.broker import Broker
+from tabletopic_kernel.local import folder, machine, processes, state, watcher
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.machine import (
     STATE_DIR,
@@ -27,7 +26,9 @@ from tabletopic_kernel.local.machine import (
     tail,
 )
 from tabletopic_kernel.local.progress import Report, Step, silent
-from tabletopic_kernel.local.registry_server import RegistryServer
+from tabletopic_kernel.local.servers import broker, registry_server
+from tabletopic_kernel.local.servers.broker import Broker
+from tabletopic_kernel.local.servers.registry_server import RegistryServer
 from tabletopic_kernel.local.state import Recorded, StackInfo
 from tabletopic_kernel.model.errors import StackError
 

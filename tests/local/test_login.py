@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.local import machine, state
-from tabletopic_kernel.local.broker import Broker as BrokerServer
 from tabletopic_kernel.local.java.jars import Jars
-from tabletopic_kernel.local.registry_server import RegistryServer
+from tabletopic_kernel.local.servers.broker import Broker as BrokerServer
+from tabletopic_kernel.local.servers.registry_server import RegistryServer
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import SettingsError, StackError
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings

@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from tabletopic_kernel.local import machine, state
-from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Step
+from tabletopic_kernel.local.servers.broker import Broker
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local import broker, hosts, processes, watcher
+from tabletopic_kernel.local import hosts, processes, watcher
+from tabletopic_kernel.local.servers import broker
 
 _IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
 _JUPYTER = """

@@ -27,9 +27,9 @@ _FORMAT_LIMIT_S = 120  # it takes 1 s
 
 # Paths in them are relative to the server's folder: Kafka splits log.dirs at commas, and Java's properties
 # treat backslashes specially, so the path of the state folder is never written to a file.
-_TEMPLATES = Path(__file__).with_name("kafka")
+_TEMPLATES = Path(__file__).parent
 
-_quiet = logging.Logger("tabletopic.local.broker.probe")
+_quiet = logging.Logger("tabletopic.local.servers.broker.probe")
 _quiet.addHandler(logging.NullHandler())
 
 
@@ -56,12 +56,14 @@ class Broker:
         """Write the configuration and, before the first start, format the data folder. Raises StackError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         protocol = "SASL_PLAINTEXT" if self.password else "PLAINTEXT"
-        template = (_TEMPLATES / "server.properties").read_text("utf-8")
+        template = (_TEMPLATES / "broker.properties").read_text("utf-8")
         if self.password:  # it does not require formatting the data folder again
-            template += (_TEMPLATES / "login.properties").read_text("utf-8")
+            template += (_TEMPLATES / "broker_login.properties").read_text("utf-8")
         values = {"host": machine.LOOPBACK, "user": state.USER, "password": self.password, **self.ports}
         write_whole(self.folder / "server.properties", template.format(protocol=protocol, **values))
-        write_whole(self.folder / "log4j2.properties", (_TEMPLATES / "log4j2.properties").read_text("utf-8"))
+        write_whole(
+            self.folder / "log4j2.properties", (_TEMPLATES / "broker_log4j2.properties").read_text("utf-8")
+        )
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(installed)
 

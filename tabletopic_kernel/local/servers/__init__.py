@@ -1,0 +1,1 @@
+"""The servers of the local stack: how they are set up, started, and asked whether they respond."""
