@@ -13,6 +13,33 @@ export interface IPageView extends IDisposable {
   focus(): void;
 }
 
+/** A view that is loaded when it is first seen, and by hand. */
+export abstract class LoadedView implements IPageView {
+  abstract readonly node: HTMLElement;
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+  }
+
+  setVisible(visible: boolean): void {
+    if (visible && !this._isLoaded) {
+      this._isLoaded = true;
+      void this.load();
+    }
+  }
+
+  abstract focus(): void;
+
+  protected abstract load(): Promise<void>;
+
+  protected _isLoaded = false;
+  private _isDisposed = false;
+}
+
 export interface IPageTitle {
   readonly label: string;
   readonly caption: string;

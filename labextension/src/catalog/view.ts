@@ -1,5 +1,5 @@
 /** Tables and subjects: a list by catalog, namespace and registry, and beside it what is chosen. */
-import type { IPageView } from '../lazypage';
+import { LoadedView } from '../lazypage';
 import { reasonOf } from '../api';
 import { css, h, setShown, textButton } from '../dom';
 import { fill, trouble } from './parts';
@@ -15,8 +15,9 @@ interface IItem {
   readonly name: string;
 }
 
-export class CatalogView implements IPageView {
+export class CatalogView extends LoadedView {
   constructor(private readonly _site: IDetailSite) {
+    super();
     const { trans } = _site;
     const name = trans.__('Filter tables and subjects');
     this._filter = h('input', { type: 'search', class: 'jp-mod-styled', placeholder: trans.__('Filter'), 'aria-label': name });
@@ -42,21 +43,6 @@ export class CatalogView implements IPageView {
 
   readonly node = h('div', { class: css('catalog') });
 
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  dispose(): void {
-    this._isDisposed = true;
-  }
-
-  setVisible(visible: boolean): void {
-    if (visible && !this._isLoaded) {
-      this._isLoaded = true;
-      void this._load();
-    }
-  }
-
   focus(): void {
     this._filter.focus();
   }
@@ -67,13 +53,13 @@ export class CatalogView implements IPageView {
   }
 
   private _refresh(): void {
-    void this._load();
+    void this.load();
     if (this._chosen !== null) {
       this._open(this._chosen);
     }
   }
 
-  private async _load(): Promise<void> {
+  protected async load(): Promise<void> {
     const { api, trans } = this._site;
     this._items.setAttribute('aria-busy', 'true');
     const [tables, subjects] = await Promise.allSettled([api.tables(), api.subjects()]);
@@ -175,6 +161,4 @@ export class CatalogView implements IPageView {
   private readonly _nodes = new Map<HTMLElement, IItem>();
   private _all: readonly IItem[] = [];
   private _chosen: IItem | null = null;
-  private _isLoaded = false;
-  private _isDisposed = false;
 }

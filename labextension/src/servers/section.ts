@@ -116,12 +116,12 @@ export class ServerSection {
     const { trans } = this._site;
     const { section, variables } = await this._site.save(this._section.section, typed, this._secretsToo.checked);
     this._show(section);
-    const told = [trans.__('Saved. JupyterLab uses it from now on; hosts, dashboards and notebooks that run read it at their next start.')];
+    const lines = [trans.__('Saved. JupyterLab uses it from now on; hosts, dashboards and notebooks that run read it at their next start.')];
     if (variables.length > 0) {
       const names = variables.map(each => `\`${each}\``).join(', ');
-      told.push(trans.__('Not written: set %1 where JupyterLab, hosts and commands are started.', names));
+      lines.push(trans.__('Not written: set %1 where JupyterLab, hosts and commands are started.', names));
     }
-    return told.map(text => h('p', {}, ...words(text)));
+    return lines.map(text => h('p', {}, ...words(text)));
   }
 
   private readonly _choices = h('div');

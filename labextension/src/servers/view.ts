@@ -4,35 +4,21 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { reasonOf } from '../api';
 import { fill } from '../catalog/parts';
 import { css, h, textButton, words } from '../dom';
-import type { IPageView } from '../lazypage';
+import { LoadedView } from '../lazypage';
 import type { ISaved, ServersApi, Typed } from './protocol';
 import { ServerSection } from './section';
 import type { ISectionSite } from './section';
 
-export class ServersView implements IPageView, ISectionSite {
+export class ServersView extends LoadedView implements ISectionSite {
   constructor(
     readonly api: ServersApi,
     readonly trans: TranslationBundle
   ) {
+    super();
     this.node.append(this._place);
   }
 
   readonly node = h('div', { class: `jp-TableTopic-settings ${css('servers')}` });
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  dispose(): void {
-    this._isDisposed = true;
-  }
-
-  setVisible(visible: boolean): void {
-    if (visible && !this._isLoaded) {
-      this._isLoaded = true;
-      void this._load();
-    }
-  }
 
   focus(): void {
     this.node.querySelector<HTMLElement>('select, button')?.focus();
@@ -45,7 +31,7 @@ export class ServersView implements IPageView, ISectionSite {
   }
 
   /** Forgets what was typed. */
-  private _load(): Promise<void> {
+  protected load(): Promise<void> {
     return fill(this._place, async () => {
       const { trans } = this;
       const { file, version, sections } = await this.api.servers();
@@ -56,7 +42,7 @@ export class ServersView implements IPageView, ISectionSite {
       const list = h('div', { class: css('serverList') }, ...sections.map(each => new ServerSection(each, this).node));
       const buttons = h('div', { class: css('serverButtons') },
         textButton(trans.__('Add a catalog…'), () => void this._add(list)),
-        textButton(trans.__('Reload'), () => void this._load())
+        textButton(trans.__('Reload'), () => void this.load())
       );
       return [h('h2', {}, trans.__('Servers')), h('p', { class: css('help') }, ...words(about)), list, buttons];
     });
@@ -83,6 +69,4 @@ export class ServersView implements IPageView, ISectionSite {
 
   private readonly _place = h('div');
   private _version = '';
-  private _isLoaded = false;
-  private _isDisposed = false;
 }
