@@ -1,8 +1,8 @@
 """What a test must not leave behind: the next one would find it, in another order, on another day.
 
-Threads, processes, files, environment, working folder, log handlers. What a fixture starts may live as long
-as the fixture: after a test with module fixtures, threads and processes are checked when the module ends, and
-after one with session fixtures, at the very end.
+Threads, processes, files, environment, working folder, log handlers, class attributes of fakes. What a
+fixture starts may live as long as the fixture: after a test with module fixtures, threads and processes are
+checked when the module ends, and after one with session fixtures, at the very end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import glob
 import logging
+import operator
 import os
 import subprocess
 import sys
@@ -200,6 +201,86 @@ def _state() -> dict[str, Any]:
     return {**variables, **handlers, "working folder": os.getcwd()}
 
 
+@dataclass(frozen=True)
+class _Attributes:
+    """Class attributes of the test modules' own classes: fakes are classes.
+
+    Checked before and after each test, so it must cost almost nothing: classes, and those of their attributes
+    that may change in place, are searched only when there are new modules.
+    """
+
+    classes: list[type]
+    containers: list[tuple[type, str]]
+
+    def now(self) -> tuple[list[dict[str, Any]], list[Any]]:
+        """All values by class, and the containers' contents."""
+        values = [dict(vars(one)) for one in self.classes]
+        return values, [_frozen(vars(one).get(name)) for one, name in self.containers]
+
+    def changed(self, before: tuple[list[dict[str, Any]], list[Any]]) -> list[str]:
+        """What has changed."""
+        values, contents = before
+        found = []
+        for one, old in zip(self.classes, values, strict=True):
+            new = vars(one)
+            if len(old) != len(new) or not all(map(operator.is_, old.values(), new.values())):
+                frozen = [
+                    {f"{_name_of(one, name)}": _frozen(value) for name, value in of.items() if _is_own(name)}
+                    for of in (old, new)
+                ]
+                found += _changed(*frozen)
+        for (one, name), content in zip(self.containers, contents, strict=True):
+            found += _changed(
+                {_name_of(one, name): content}, {_name_of(one, name): _frozen(vars(one).get(name))}
+            )
+        return found
+
+
+def _name_of(kind: type, attribute: str) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}.{attribute}"
+
+
+_KNOWN: dict[int, _Attributes] = {}
+
+
+def _attributes() -> _Attributes:
+    """The classes that there are now."""
+    if len(sys.modules) not in _KNOWN:
+        _KNOWN.clear()
+        classes = [
+            one
+            for name, module in list(sys.modules.items())
+            if name.startswith("tests.")
+            for one in list(vars(module).values())  # a thread may import meanwhile
+            if isinstance(one, type) and one.__module__ == name
+        ]
+        containers = [
+            (one, name)
+            for one in classes
+            for name, value in vars(one).items()
+            if _is_own(name) and isinstance(value, _CONTAINERS)
+        ]
+        _KNOWN[len(sys.modules)] = _Attributes(classes, containers)
+    return _KNOWN[len(sys.modules)]
+
+
+def _is_own(name: str) -> bool:
+    """Whether an attribute was set by a test, not by Python."""
+    return not (name.startswith("__") or name.startswith("_abc_"))
+
+
+_CONTAINERS = (threading.Event, list, dict, set)
+
+
+def _frozen(value: Any) -> Any:
+    """A value that differs when the object has changed: a fake may collect its calls in a list."""
+    if isinstance(value, threading.Event):
+        return (id(value), value.is_set())
+    if isinstance(value, list | dict | set):
+        return (id(value), repr(value))
+    return id(value)
+
+
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     absent = object()
     names = before.keys() | after.keys()
@@ -298,7 +379,8 @@ def nothing_stays_of_a_test(
         yield
         return
     before = _Running.now() if _width(request.node) == 0 else None
-    files, state = _files(), _state()
+    files, state, attributes = _files(), _state(), _attributes()
+    values = attributes.now()
     yield
     left = [*(before.left() if before else []), *sorted(_files() - files)]
-    _check([*left, *_changed(state, _state())], "the test")
+    _check([*left, *_changed(state, _state()), *attributes.changed(values)], "the test")

@@ -24,7 +24,7 @@ from tests.table.samples import IDENTIFIER, TOPIC, FakeBroker, FakeControl, Fake
 class FakeWorker:
     """Stages what and when the test says."""
 
-    made: list[FakeWorker] = []  # noqa: RUF012 - emptied by the fixture
+    made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
 
     waits_s: float | None = None
     cluster_waits: str | None = None
@@ -182,7 +182,7 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] | State | None 
 
 def made_rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Everything around a coordinator."""
-    FakeWorker.made.clear()
+    monkeypatch.setattr(FakeWorker, "made", [])
     monkeypatch.setattr(actions, "Worker", FakeWorker)
     monkeypatch.setattr(schedule, "_IDLE_WAIT_S", 0.01)
     return Rig(FlakyCatalog(catalog))
