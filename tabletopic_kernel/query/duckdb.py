@@ -32,7 +32,8 @@ from tabletopic_kernel.query.duckdb_connection import (
     sql_errors,
 )
 from tabletopic_kernel.query.duckdb_files import TableFiles
-from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, given, views_of, with_tails
+from tabletopic_kernel.query.duckdb_frames import given
+from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, views_of, with_tails
 from tabletopic_kernel.query.statements.sealed import check_sealed, seal
 from tabletopic_kernel.query.statements.sql import (
     MOST_PARTS,

@@ -1,14 +1,13 @@
-"""The views of a query: tables at a snapshot under their names, what is behind them, and a program's."""
+"""The views of a query: each table's snapshot under its name, and for live reads the records behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import duckdb
-import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -138,25 +137,3 @@ def with_tails(views: Sequence[View], tails: Tails | None) -> list[View]:
 def dotted_place(*parts: str) -> str:
     """Catalog, namespace and name as SQL."""
     return ".".join(map(quote, parts))
-
-
-@contextmanager
-def given(
-    connection: duckdb.DuckDBPyConnection, names: Sequence[Name], frames: Mapping[str, Any]
-) -> Iterator[None]:
-    """Let DuckDB read the frames (of pandas, Polars, Arrow) that ``names`` has, exactly so spelled."""
-    named = [name[0] for name in names if len(name) == 1 and name[0] in frames]
-    try:
-        for name in named:
-            connection.register(name, _readable(frames[name]))
-        yield
-    finally:
-        for name in named:
-            with suppress(duckdb.Error):  # it ended with a fatal error
-                connection.unregister(name)
-
-
-def _readable(frame: Any) -> Any:
-    if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
-    return frame.to_arrow() if hasattr(frame, "to_arrow") else frame  # Polars' own way

@@ -6,18 +6,18 @@ import struct
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
+from tabletopic_kernel.clients.kafka.descriptions import describe, describe_all
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer, make_producer
-from tabletopic_kernel.clients.kafka.offsets import UNKNOWN_TOPIC, ends_now, list_offsets
+from tabletopic_kernel.clients.kafka.offsets import ends_now, list_offsets
 from tabletopic_kernel.clients.kafka.reader import KafkaRecord, read_records
-from tabletopic_kernel.model.errors import BROKER, ActionNeededError, RetryableError, UnknownTopicError
+from tabletopic_kernel.model.errors import BROKER, ActionNeededError, RetryableError
 from tabletopic_kernel.model.topic_names import check_topic_name
 
 __all__ = ["Broker", "TopicEnds", "TopicFacts", "assigned", "make_consumer", "make_producer"]
@@ -199,60 +199,3 @@ class Broker(Connection):
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         requests = {TopicPartition(topic, partition): spec for partition in partitions}
         return {partition: offset for (_, partition), offset in list_offsets(self, requests).items()}
-
-
-# Brokers do not know a new topic for a moment, and a starting broker knows none.
-_ABSENT_S = 1.0
-
-
-def describe(connection: Connection, topic: str) -> Any:
-    """A topic's description; raises UnknownTopicError, and as ``Connection.ask``."""
-    check_topic_name(topic)  # for a bad name, librdkafka's error is like that of a broker that is down
-    try:
-        return connection.ask(
-            lambda: _descriptions(connection, [topic])[topic],
-            passing=UNKNOWN_TOPIC,
-            within_s=_ABSENT_S,
-            expected=UNKNOWN_TOPIC,
-        )
-    except KafkaException:
-        raise UnknownTopicError(
-            f"there is no topic {topic!r} at {connection.address}; create it, or check the name"
-        ) from None
-
-
-def describe_all(connection: Connection, topics: list[str]) -> dict[str, Any]:
-    """Descriptions of the topics that the broker does not list as missing; raises as ``Connection.ask``."""
-    described: dict[str, Any] = {}
-    deadline, pending = time.monotonic() + TIMEOUT_S, topics
-    while pending:
-        for topic, future in _descriptions(connection, pending).items():
-            if (description := _description(connection, topic, future)) and description.partitions:
-                described[topic] = description
-        missing = [topic for topic in pending if topic not in described]
-        # "No longer exists" is believed only if the list of all topics says so, too.
-        listed = connection.metadata().topics if missing else {}
-        if pending := [topic for topic in missing if topic in listed]:
-            if time.monotonic() > deadline:
-                names = ", ".join(pending)
-                raise RetryableError(
-                    f"the broker at {connection.address} lists {names}, but does not describe it; try again",
-                    system=BROKER,
-                )
-            time.sleep(0.1)
-    return described
-
-
-def _description(connection: Connection, topic: str, future: Future[Any]) -> Any:
-    """The requested description, or that of another request if it fails; None for an unknown topic."""
-    first = iter([future])
-    try:
-        return connection.ask(
-            lambda: next(first, None) or _descriptions(connection, [topic])[topic], expected=UNKNOWN_TOPIC
-        )
-    except KafkaException:
-        return None
-
-
-def _descriptions(connection: Connection, topics: list[str]) -> dict[str, Future[Any]]:
-    return connection.admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)

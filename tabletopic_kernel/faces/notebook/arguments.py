@@ -62,7 +62,7 @@ def values_of(function: Callable[..., Any], parsed: argparse.Namespace) -> dict[
 def _about(argument: Argument) -> dict[str, Any]:
     kind, option = argument.kind, argument.option
     is_required, is_pair = argument.default is REQUIRED, get_origin(kind) is tuple
-    count = partial(_count, is_above_0=option.least != 0)
+    count = partial(_count, least=0 if option.least == 0 else 1)
     reader = _seconds if option.is_duration else count if kind is int or is_pair else None
     default = argument.default_text or (str(argument.default or "") if reader and not is_required else "")
     attributes: dict[str, Any] = {
@@ -97,9 +97,9 @@ def _lower(text: str) -> str:
     return text if first[1:] != first[1:].lower() else text[:1].lower() + text[1:]
 
 
-def _count(text: str, is_above_0: bool) -> int:
-    if not text.isdecimal() or (is_above_0 and int(text) == 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number{' above 0' * is_above_0}")
+def _count(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number" + (" above 0" if least else ""))
     return int(text)
 
 
