@@ -1,7 +1,7 @@
 /** Announces changes to screen readers: never every poll, never a flood. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
-import type { IOverview } from './api';
+import type { IOverview, IRow } from './api';
 import { css, h } from './dom';
 import type { WorkbenchModel } from './model';
 import { stateWord } from './words';
@@ -65,10 +65,8 @@ export class Announcer implements IDisposable {
   }
 
   private _statesOf(overview: IOverview): Map<string, string> {
-    const error = (text: string | null) => (text === null ? '' : `, ${text}`);
-    return new Map(
-      overview.topics.map(row => [row.topic, (stateWord(row, this._trans)?.text ?? '') + error(row.error)])
-    );
+    const words = (row: IRow) => [stateWord(row, this._trans)?.text, row.error].filter(text => text).join(', ');
+    return new Map(overview.topics.map(row => [row.topic, words(row)]));
   }
 
   private _last: IOverview | null = null;

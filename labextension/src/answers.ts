@@ -41,6 +41,7 @@ export interface IRow {
   /** Seconds until it has caught up at its present rate. */
   readonly caught_up_s: number | null;
   readonly paused_by: string | null;
+  /** Why it is not running, or why no standing pattern enabled it. */
   readonly error: string | null;
   readonly lag_records: number | null;
   readonly lag_seconds: number | null;
@@ -89,6 +90,32 @@ export interface IPlan {
   readonly start: string | number;
   readonly notes: readonly string[];
   readonly refused: readonly string[];
+}
+
+/** Topics to enable: those of `pattern` without those of `exclude`; `standing`: later ones, too. */
+export interface IPatternWish {
+  readonly pattern: string;
+  /** Patterns with commas. */
+  readonly exclude: string;
+  readonly standing: boolean;
+}
+
+/** The topics of a pattern that are not enabled yet; `refused`: why one cannot be. */
+export interface IEnablings {
+  readonly topics: readonly { readonly topic: string; readonly table: string; readonly refused: readonly string[] }[];
+}
+
+/** A pattern by which hosts enable topics as they come, and the topics that it matches now. */
+export interface IStandingPattern {
+  readonly pattern: string;
+  readonly exclude: readonly string[];
+  readonly settings: Settings;
+  readonly requested_by: string;
+  readonly enabled: readonly string[];
+  /** By somebody, so it leaves them off. */
+  readonly disabled: readonly string[];
+  /** New, or they cannot be enabled. */
+  readonly others: readonly string[];
 }
 
 /** What a replay of a topic's dead letters would do. */

@@ -2,7 +2,20 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { JSONValue, ReadonlyJSONObject } from '@lumino/coreutils';
-import type { IEvent, IOverview, IPlan, IQueries, IReplayPlan, IRow, ISettingsSchema, ITopicSchema, Settings } from './answers';
+import type {
+  IEnablings,
+  IEvent,
+  IOverview,
+  IPatternWish,
+  IPlan,
+  IQueries,
+  IReplayPlan,
+  IRow,
+  ISettingsSchema,
+  IStandingPattern,
+  ITopicSchema,
+  Settings
+} from './answers';
 
 export type * from './answers';
 
@@ -47,6 +60,24 @@ export class TopicApi {
 
   disable(topic: string): Promise<void> {
     return this.ask('DELETE', ['topics', topic]);
+  }
+
+  planPattern({ pattern, ...how }: IPatternWish): Promise<IEnablings> {
+    return this.ask('POST', ['patterns', pattern, 'plan'], how);
+  }
+
+  enablePattern({ pattern, ...how }: IPatternWish): Promise<IEnablings> {
+    return this.ask('PUT', ['patterns', pattern], how);
+  }
+
+  /** The patterns that stay. */
+  patterns(): Promise<{ readonly patterns: readonly IStandingPattern[] }> {
+    return this.ask('GET', ['patterns']);
+  }
+
+  /** End a standing pattern; topics that are enabled stay so. */
+  forgetPattern(pattern: string): Promise<void> {
+    return this.ask('DELETE', ['patterns', pattern]);
   }
 
   /** Pause, resume or commit now; compact or expire, whose outcome an event reports. */

@@ -14,6 +14,7 @@ export namespace CommandIDs {
   export const stopHost = 'tabletopic:stop-host';
   export const sendSample = 'tabletopic:send-sample';
   export const enable = 'tabletopic:enable';
+  export const enablePattern = 'tabletopic:enable-pattern';
   export const disable = 'tabletopic:disable';
   export const settings = 'tabletopic:settings';
   export const commit = 'tabletopic:commit';
@@ -54,6 +55,7 @@ export namespace CommandIDs {
     tables,
     dashboard,
     null,
+    enablePattern,
     sendSample,
     startHost,
     stopHost,

@@ -23,7 +23,9 @@ import type { ITopicCommand } from './topiccommands';
 
 /** Effects of commands on the window. */
 export interface IScreens {
-  showSidebar(): void;
+  /** With a topic: unfolded there. */
+  showSidebar(topic?: string): void;
+  openPatterns(): void;
   openDashboard(topic: string | null): void;
   openSettings(topic: string): void;
   openManual(page?: string, word?: string): void;
@@ -136,7 +138,14 @@ function addGeneral(
     label: trans.__('Show Table Topics'),
     caption: trans.__('Kafka topics, their tables and their commit lag'),
     icon: topicIcon,
-    execute: () => screens.showSidebar()
+    execute: args => screens.showSidebar(typeof args.topic === 'string' ? args.topic : undefined)
+  });
+  add(CommandIDs.enablePattern, {
+    label: trans.__('Enable by Pattern…'),
+    caption: trans.__('Several topics with one plan, and those that come later'),
+    icon: topicIcon,
+    isEnabled: () => servers()?.state === 'ready',
+    execute: () => screens.openPatterns()
   });
   add(CommandIDs.refresh, {
     label: trans.__('Refresh Table Topics'),

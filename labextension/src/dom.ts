@@ -40,13 +40,13 @@ export function setText(element: Element, text: string): void {
 
 /** Set text in which `…` marks code to type. */
 export function setWords(element: Element, text: string): void {
-  if (element.textContent !== text.replaceAll('`', '')) {
+  if (element.textContent !== text.replaceAll('`', '').replace(PAGE, '$1')) {
     element.replaceChildren(...words(text));
   }
 }
 
-/** A page of the manual that a message names. */
-const PAGE = /(“Manual: [^”]+”)/;
+/** A page of the manual that a message names, in quotes. */
+const PAGE = /“(Manual: [^”]+)”/g;
 
 /** Text with `…` as code, and pages of the manual as links. */
 export function words(text: string): (Node | string)[] {
@@ -58,7 +58,7 @@ export function words(text: string): (Node | string)[] {
 }
 
 function pageLink(text: string): HTMLElement {
-  return h('a', { href: '#', 'data-tabletopic-page': text.slice('“Manual: '.length, -1) }, text);
+  return h('a', { href: '#', 'data-tabletopic-page': text.slice('Manual: '.length) }, text);
 }
 
 /** Open a page when its link is clicked, wherever it is. */

@@ -65,7 +65,12 @@ function activate(
   let options = DEFAULT_OPTIONS;
   const warnLagSeconds = () => options.warnLagSeconds;
   const sidebar = new Sidebar({ model, commands: app.commands, trans, warnLagSeconds });
-  const showSidebar = () => app.shell.activateById(sidebar.id);
+  const showSidebar = (topic?: string) => {
+    if (topic !== undefined) {
+      sidebar.reveal(topic);
+    }
+    app.shell.activateById(sidebar.id);
+  };
   const pages = new Pages(app, model, themes, rendermime, trans);
   followPageLinks(page => pages.openManual(...page.split(' ')));
 
@@ -75,6 +80,10 @@ function activate(
     model,
     {
       showSidebar,
+      openPatterns: () => {
+        sidebar.openPatterns();
+        showSidebar();
+      },
       openDashboard: topic => pages.openDashboard(topic),
       openSettings: topic => pages.openSettings(topic),
       openManual: () => pages.openManual(),
@@ -99,7 +108,7 @@ function activate(
   if (launcher !== null) {
     addCards(launcher, trans);
   }
-  const item = new LagStatus(model, warnLagSeconds, trans, showSidebar);
+  const item = new LagStatus(model, warnLagSeconds, trans, () => showSidebar());
   statusBar?.registerStatusItem(PLUGIN_ID, { item, align: 'left', rank: 100 });
   if (registry !== null) {
     registry

@@ -32,6 +32,7 @@ export class TopicList implements IView<IListData> {
   constructor(
     actions: IRowActions,
     private readonly _selection: Selection,
+    patterns: HTMLElement,
     private readonly _trans: TranslationBundle
   ) {
     this._filter = h('input', {
@@ -62,7 +63,8 @@ export class TopicList implements IView<IListData> {
         'No topic is enabled. Enable one, and every record lands in an Iceberg table exactly once.'
       )
     );
-    this.node = h('div', {}, this._filter, this._order, _selection.node, this._hint, this._on.node, this._off.node, this._none);
+    const several = h('div', { class: css('several') }, _selection.node, patterns);
+    this.node = h('div', {}, this._filter, this._order, several, this._hint, this._on.node, this._off.node, this._none);
     this.node.addEventListener('keydown', event => this._move(event));
   }
 
@@ -71,6 +73,18 @@ export class TopicList implements IView<IListData> {
   update(data: IListData): void {
     this._data = data;
     this._show();
+  }
+
+  /** Unfold a topic's row, which a filter may hide; returns its button, null without such a topic. */
+  unfold(topic: string): HTMLElement | null {
+    this._filter.value = '';
+    this._show();
+    const row = [...this.node.querySelectorAll<HTMLElement>('li[data-topic]')].find(each => each.dataset.topic === topic);
+    const fold = row?.querySelector<HTMLElement>('[aria-expanded]') ?? null;
+    if (fold?.getAttribute('aria-expanded') === 'false') {
+      fold.click();
+    }
+    return fold;
   }
 
   private _show(): void {

@@ -5,7 +5,7 @@ import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
 import { Actions } from './actions';
 import { ApiError, reasonOf } from './api';
-import type { IOverview, IReplayPlan, IRow, Settings, TopicApi } from './api';
+import type { IOverview, IPatternWish, IReplayPlan, IRow, Settings, TopicApi } from './api';
 
 /** With the sidebar closed only the status bar polls: this many times less often. */
 const UNWATCHED_FACTOR = 5;
@@ -131,6 +131,19 @@ export class WorkbenchModel implements IDisposable {
     return this._actions.run(topic, this._trans.__('disabling…'), () => this.api.disable(topic), {
       done: () => this.row(topic)?.enabled !== true,
       said: this._trans.__('%1 is disabled; its table stays', topic)
+    });
+  }
+
+  /** Enable the topics of a pattern that can be. */
+  enablePattern(wish: IPatternWish): Promise<boolean> {
+    return this._actions.run(GENERAL, this._trans.__('Enabling %1…', wish.pattern), () => this.api.enablePattern(wish), {
+      said: this._trans.__('%1 is enabled', wish.pattern)
+    });
+  }
+
+  forgetPattern(pattern: string): Promise<boolean> {
+    return this._actions.run(GENERAL, this._trans.__('Ending %1…', pattern), () => this.api.forgetPattern(pattern), {
+      said: this._trans.__('%1 enables no more topics', pattern)
     });
   }
 

@@ -69,9 +69,9 @@ export class Notices implements IDisposable {
     this._show(fresh);
   }
 
-  /** What needs a person now, and lasts: a host that ended, topics that failed or are behind. */
+  /** What needs a person now, and lasts: a host that ended; topics that failed, are behind, or are not enabled. */
   private _causes(overview: IOverview): Map<string, INotice> {
-    const notices: INotice[] = overview.topics.filter(row => row.enabled).flatMap(row => this._ofRow(row));
+    const notices: INotice[] = overview.topics.flatMap(row => (row.enabled ? this._ofRow(row) : this._ofOther(row)));
     if (overview.host.state === 'failed') {
       const host = { cause: 'host', type: 'error', text: overview.host.detail } as const;
       notices.push({ ...host, label: this._trans.__('Start a Host'), command: CommandIDs.startHost });
@@ -92,6 +92,16 @@ export class Notices implements IDisposable {
       return [{ cause: `behind ${topic}`, type: 'warning', text, label, command: CommandIDs.dashboard, topic }];
     }
     return [];
+  }
+
+  /** A standing pattern matches the topic, and could not enable it. */
+  private _ofOther({ topic, error }: IRow): INotice[] {
+    if (error === null) {
+      return [];
+    }
+    const text = this._trans.__('%1 is not enabled: %2', topic, error);
+    const label = this._trans.__('Settings and Plan…');
+    return [{ cause: `not_enabled ${topic}`, type: 'error', text, label, command: CommandIDs.settings, topic }];
   }
 
   /** Dead letters, or the schema that caused them. */

@@ -14,6 +14,7 @@ import { topicIcon } from './icons';
 import { TopicList } from './list';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
+import { PatternPanel } from './patterns';
 import { QueryList } from './queries';
 import { Selection } from './selection';
 
@@ -63,6 +64,7 @@ export class Sidebar extends Widget {
       trans
     );
     const selection = new Selection(model, trans);
+    this._patterns = new PatternPanel(model, trans);
     this._list = new TopicList(
       {
         toggle: row => void (row.enabled ? model.disable(row.topic) : model.enable(row.topic)),
@@ -72,6 +74,7 @@ export class Sidebar extends Widget {
         details: topic => new RowDetails(topic, model.api, trans)
       },
       selection,
+      this._patterns.node,
       trans
     );
     this._announcer = new Announcer(model, trans);
@@ -82,6 +85,16 @@ export class Sidebar extends Widget {
     this.node.append(this._header.node, body, this._announcer.node);
     model.changed.connect(this.update, this);
     this.update();
+  }
+
+  /** What has the focus when the sidebar is activated: a topic, unfolded. */
+  reveal(topic: string): void {
+    this._goal = () => this._list.unfold(topic);
+  }
+
+  /** The same: the field for a pattern. */
+  openPatterns(): void {
+    this._goal = () => this._patterns.open();
   }
 
   override dispose(): void {
@@ -105,7 +118,10 @@ export class Sidebar extends Widget {
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
     // A frame later: the command palette moves the focus to the main area as it closes.
-    requestAnimationFrame(() => this.node.querySelector<HTMLElement>('button')?.focus());
+    requestAnimationFrame(() => {
+      (this._goal?.() ?? this.node.querySelector<HTMLElement>('button'))?.focus();
+      this._goal = null;
+    });
   }
 
   protected override onUpdateRequest(): void {
@@ -131,6 +147,7 @@ export class Sidebar extends Widget {
     });
     this._empty.update({ overview, pending: pending !== null });
     if (overview !== null) {
+      this._patterns.update(overview.topics.length);
       this._list.update({
         overview,
         nowMs: model.nowMs,
@@ -162,5 +179,7 @@ export class Sidebar extends Widget {
   private readonly _empty: EmptyState;
   private readonly _list: TopicList;
   private readonly _queries: QueryList;
+  private readonly _patterns: PatternPanel;
   private readonly _announcer: Announcer;
+  private _goal: (() => HTMLElement | null) | null = null;
 }

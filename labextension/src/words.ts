@@ -17,7 +17,7 @@ function standingOf({ standing, delay, state }: IRow): string {
 
 /** The rank by which the list begins with what needs a person. */
 export function needOf(row: IRow): number {
-  const tone = row.enabled ? STATES[standingOf(row)]?.tone : undefined;
+  const tone = row.enabled ? STATES[standingOf(row)]?.tone : row.error === null ? undefined : 'warn';
   return tone === 'bad' ? 0 : tone === 'warn' || (row.dead_letters ?? 0) > 0 ? 1 : 2;
 }
 

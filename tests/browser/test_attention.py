@@ -102,8 +102,12 @@ def test_what_fails_is_notified_once_with_the_button_that_helps(page: LabPage, a
     api.answers["GET", "topics/views/events"] = (200, {"events": events})
     api.topics = [*api.topics[:2], running("views", dead_letters=3)]
     expect(toasts.filter(has_text="views refused a schema: price is text")).to_have_count(1)
+    api.topics.append({**other("shop.odd"), "error": "no schema (the pattern shop.* matches it)"})
+    told = toasts.filter(has_text="shop.odd is not enabled: no schema")
+    expect(told.get_by_role("button", name="Settings and Plan…")).to_have_count(1)
+    expect(page.row("shop.odd")).to_contain_text("the pattern shop.* matches it")
     api.host = {"state": "failed", "detail": "the host ended with exit code 9", "ids": []}
-    api.topics = [*api.topics[:2], running("views", dead_letters=9)]
+    api.topics = [*api.topics[:2], running("views", dead_letters=9), api.topics[3]]
     host = toasts.filter(has_text="the host ended with exit code 9")
     expect(host).to_have_count(1)
     expect(host.get_by_role("button", name="Start a Host")).to_be_visible()

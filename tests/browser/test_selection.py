@@ -1,4 +1,4 @@
-"""Several topics at once: selected by keyboard and mouse, and changed after one look at the plan."""
+"""Several topics at once: selected, or by a pattern, and changed after one look at the plan."""
 
 from __future__ import annotations
 
@@ -51,3 +51,59 @@ def test_several_topics_are_paused_and_enabled(page: LabPage, api: FakeApi) -> N
     expect(page.page.locator("body")).to_have_attribute("data-jp-theme-light", "false")
     check_accessible(page.page, "#tabletopic-sidebar")
     page.set_theme("JupyterLab Light")
+
+
+def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
+    """By keyboard: the plan follows what is typed, topics that come later too, until it is forgotten."""
+    api.topics = [running("a"), other("shop.carts"), other("shop.odd")]
+    topics = [
+        {"topic": "shop.carts", "table": "default.shop_carts", "refused": []},
+        {"topic": "shop.odd", "table": "", "refused": ["<b>no schema</b>"]},
+    ]
+    api.answers["POST", "patterns/shop.*/plan"] = (200, {"topics": topics})
+    api.answers["POST", "patterns/shop./plan"] = (400, {"message": "Kafka has no topic for it"})
+    standing = {
+        "pattern": "web.*",
+        "exclude": ["*test"],
+        "settings": {"start": "latest"},
+        "requested_by": "ann",
+    }
+    standing |= {"requested_by": "ann", "enabled": ["web.a"], "disabled": ["web.b"], "others": ["web.<i>"]}
+    api.answers["GET", "patterns"] = (200, {"patterns": [standing]})
+    api.answers["DELETE", "patterns/web.*"] = (204, None)
+    page.open()
+    page.page.evaluate("jupyterapp.commands.execute('tabletopic:enable-pattern')")
+    panel = page.sidebar.get_by_role("region", name="Enable by pattern")
+    expect(panel.get_by_label("Topics", exact=True)).to_be_focused()
+    keys = page.page.keyboard
+    keys.type("shop.")
+    expect(panel).to_contain_text("Kafka has no topic for it")
+    keys.type("*")
+    expect(panel).to_contain_text("1 topic would be enabled")
+    expect(panel.get_by_label("Plan").locator("li")).to_have_text(
+        ["shop.carts → default.shop_carts", "shop.odd <b>no schema</b>"]
+    )
+    keys.press("Tab")
+    keys.type("*test")
+    keys.press("Tab")
+    keys.press("Space")
+    both = {"exclude": "*test", "standing": True}
+    enable = panel.get_by_role("button", name="Enable (1), and later ones", exact=True)
+    expect(enable).not_to_have_attribute("aria-disabled", "true")
+    page.until_asked(api.asked, "POST", "patterns/shop.*/plan", both)
+    expect(panel).to_contain_text("without *test · 1 enabled · disabled by somebody: web.b")
+    page.shot("sidebar-patterns")
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        page.set_theme(theme)
+        page.page.wait_for_timeout(500)
+        page.shot(f"sidebar-patterns-{theme[-5:].strip().lower()}")
+        check_accessible(page.page, "#tabletopic-sidebar")
+    enable.press("Enter")
+    page.until_asked(api.asked, "PUT", "patterns/shop.*", both)
+    api.answers["GET", "patterns"] = (200, {"patterns": []})
+    panel.get_by_role("button", name="Forget the pattern web.*").press("Enter")
+    page.until_asked(api.asked, "DELETE", "patterns/web.*")
+    expect(panel).not_to_contain_text("Standing patterns")
+    expect(panel.get_by_label("Topics", exact=True)).to_be_focused()
+    keys.press("Escape")
+    expect(page.button("Enable by pattern…")).to_be_focused()

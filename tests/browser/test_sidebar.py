@@ -150,7 +150,7 @@ def test_an_error_leads_to_its_page(page: LabPage, api: FakeApi) -> None:
     for name in ("README", "trouble", "dead-letters"):
         api.answers["GET", f"manual/{name}"] = (200, {"text": pages.page(name)})
     page.open()
-    page.row("carts").get_by_role("link", name="“Manual: trouble failed”").click()
+    page.row("carts").get_by_role("link", name="Manual: trouble failed", exact=True).click()
     manual = page.page.locator("#tabletopic-manual")
     section = manual.get_by_role("heading", name="The state is failed")
     expect(section).to_be_in_viewport()

@@ -28,7 +28,8 @@ export function addCatalog(
       import(/* webpackChunkName: "catalog" */ './protocol')
     ]);
     const insert = (source: string) => void commands.execute(CommandIDs.insertCell, { source });
-    return new CatalogView({ api: new CatalogApi(model.api), trans, insert });
+    const showTopic = (topic: string) => void commands.execute(CommandIDs.show, { topic });
+    return new CatalogView({ api: new CatalogApi(model.api), trans, insert, showTopic, topics: () => topicsOf(model) });
   };
   const tableOf = (topic: unknown) => (typeof topic === 'string' ? (model.row(topic)?.table ?? null) : null);
   const label = trans.__('Tables and Subjects');
@@ -60,4 +61,12 @@ export function addCatalog(
   });
   palette?.addItem({ command: CommandIDs.tables, category: trans.__('Table Topic') });
   void restorer?.restore(tracker, { command: CommandIDs.tables, name: () => ID });
+}
+
+/** The topics by the names of their tables, and of those with their dead letters. */
+function topicsOf(model: WorkbenchModel): ReadonlyMap<string, string> {
+  const tables = (model.overview?.topics ?? []).flatMap(({ topic, table }) =>
+    table === null ? [] : [[table, topic] as const, [`${table}__dead_letters`, topic] as const]
+  );
+  return new Map(tables);
 }

@@ -12,16 +12,22 @@ export interface IDetailSite {
   readonly trans: TranslationBundle;
   /** Insert a cell into the notebook. */
   readonly insert: (source: string) => void;
+  /** The topics with a table, by the table's name without quotes. */
+  readonly topics: () => ReadonlyMap<string, string>;
+  /** Show a topic in the sidebar. */
+  readonly showTopic: (topic: string) => void;
 }
 
 export function tableDetail(table: ITable, site: IDetailSite): HTMLElement[] {
-  const { trans, insert } = site;
+  const { trans, insert, showTopic } = site;
+  const { topic } = table;
   // The first word may be one of SQL's own.
   const name = table.table.replace(/^[A-Za-z_]\w*/, '"$&"');
   const query = (at = '') => `%%lake${at}\nSELECT *\nFROM ${name}\nLIMIT 20\n`;
   const head = h('div', { class: css('catalogButtons') },
     textButton(trans.__('Query in a Cell'), () => insert(query())),
-    textButton(trans.__('Profile in a Cell (reads the rows)'), () => insert(`%%lake\nSUMMARIZE ${name}\n`))
+    textButton(trans.__('Profile in a Cell (reads the rows)'), () => insert(`%%lake\nSUMMARIZE ${name}\n`)),
+    topic === null ? null : textButton(trans.__('Show the Topic %1', topic), () => showTopic(topic))
   );
   const properties = Object.entries(table.properties);
   return [

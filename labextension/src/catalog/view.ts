@@ -13,6 +13,8 @@ interface IItem {
   /** The key of what it opens: a table's name, or a subject's. */
   readonly kind: 'table' | 'subject';
   readonly name: string;
+  /** Of the table topic whose table it is; null without one. */
+  readonly topic: string | null;
 }
 
 export class CatalogView extends LoadedView {
@@ -49,7 +51,7 @@ export class CatalogView extends LoadedView {
 
   /** Show a table, also if the list does not have it. */
   openTable(name: string): void {
-    this._open({ group: '', label: name, kind: 'table', name });
+    this._open({ group: '', label: name, kind: 'table', name, topic: null });
   }
 
   private _refresh(): void {
@@ -66,13 +68,14 @@ export class CatalogView extends LoadedView {
     const troubles = tables.status === 'fulfilled' ? [...tables.value.troubles] : [reasonOf(tables.reason)];
     const all: IItem[] = [];
     if (tables.status === 'fulfilled') {
+      const topics = this._site.topics();
       for (const { catalog, namespace, name, table } of tables.value.tables) {
-        all.push({ group: `${catalog} · ${namespace}`, label: name, kind: 'table', name: table });
+        all.push({ group: `${catalog} · ${namespace}`, label: name, kind: 'table', name: table, topic: topics.get(table.replaceAll('"', '')) ?? null });
       }
     }
     if (subjects.status === 'fulfilled') {
       const group = trans.__('Subjects of the registry');
-      all.push(...subjects.value.map(name => ({ group, label: name, kind: 'subject' as const, name })));
+      all.push(...subjects.value.map(name => ({ group, label: name, kind: 'subject' as const, name, topic: null })));
     } else {
       troubles.push(reasonOf(subjects.reason));
     }
@@ -84,7 +87,7 @@ export class CatalogView extends LoadedView {
 
   private _list(): void {
     const wanted = this._filter.value.trim().toLowerCase();
-    const shown = this._all.filter(each => `${each.group} ${each.label}`.toLowerCase().includes(wanted));
+    const shown = this._all.filter(each => `${each.group} ${each.label} ${each.topic ?? ''}`.toLowerCase().includes(wanted));
     const groups = new Map<string, HTMLElement>();
     this._nodes.clear();
     for (const item of shown) {
@@ -94,7 +97,12 @@ export class CatalogView extends LoadedView {
         group.append(h('div', { class: css('catalogGroup'), 'aria-hidden': 'true' }, item.group));
         groups.set(item.group, group);
       }
-      const node = h('div', { role: 'option', tabindex: '-1', title: item.label, class: css('catalogItem') }, item.label);
+      const of = item.topic === null ? null : this._site.trans.__('topic %1', item.topic);
+      const title = of === null ? item.label : `${item.label} · ${of}`;
+      const node = h('div', { role: 'option', tabindex: '-1', title, class: css('catalogItem') }, item.label);
+      if (of !== null) {
+        node.append(' ', h('span', { class: css('catalogTopic') }, of));
+      }
       this._nodes.set(node, item);
       group.append(node);
     }

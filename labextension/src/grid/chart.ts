@@ -51,8 +51,15 @@ export class ChartView {
     }
   }
 
+  /** Not by `Widget.detach`, which fails once the output around the chart is gone. */
   dispose(): void {
-    this._drawn?.dispose();
+    if (this._drawn !== null) {
+      MessageLoop.sendMessage(this._drawn, Widget.Msg.BeforeDetach);
+      this._drawn.node.remove();
+      MessageLoop.sendMessage(this._drawn, Widget.Msg.AfterDetach);
+      this._drawn.dispose();
+      this._drawn = null;
+    }
   }
 
   private _chosen(): { x: number; y: number | null } {
@@ -70,7 +77,7 @@ export class ChartView {
     setShown(this._toCode, chart.code !== null);
     const { rendermime } = this._view.site;
     const renderer = rendermime.createRenderer(VEGA);
-    this._drawn?.dispose();
+    this.dispose();
     this._drawn = renderer;
     MessageLoop.sendMessage(renderer, Widget.Msg.BeforeAttach);
     this._place.replaceChildren(renderer.node);

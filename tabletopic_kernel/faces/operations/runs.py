@@ -165,6 +165,7 @@ def _patterns_text(patterns: list[PatternTopics], _: Arguments) -> list[Message]
     PANEL,
     _patterns_text,
     empty="there is no standing pattern; `tabletopic enable PATTERN --standing` plans one",
+    button="Enable by Pattern…",
     route=Route("get", "patterns", key="patterns"),
 )
 def patterns(workbench: Workbench) -> list[PatternTopics]:
