@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from pyiceberg.transforms import MonthTransform
-from pyiceberg.types import LongType
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, MonthTransform
+from pyiceberg.types import BinaryType, LongType, NestedField, UUIDType
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.faces.operations import BY_NAME
@@ -107,6 +110,20 @@ def test_files_are_shown_by_their_manifests(workbench: Workbench) -> None:
     assert (bounds["id"].lower, bounds["id"].upper, bounds["r"].nulls) == ("1", "3", 1)
     assert len(bounds["r"].upper or "") <= 100
     assert workbench.tables.files("prod.a.b.t").files == []
+
+
+def test_bounds_of_bytes_are_shown_as_in_queries(workbench: Workbench) -> None:
+    """Not as base64; a UUID as such."""
+    schema = Schema(NestedField(1, "raw", BinaryType()), NestedField(2, "id", UUIDType()))
+    spec = PartitionSpec(PartitionField(1, 100, IdentityTransform(), "raw"))
+    table = workbench.catalog.create_table(("shop", "raw"), schema, partition_spec=spec)
+    key = uuid.UUID(int=5)
+    table.append(
+        pa.table({"raw": [b"a\xff"], "id": pa.array([key.bytes], pa.uuid())}, table.schema().as_arrow())
+    )
+    files = workbench.tables.files("shop.raw")
+    assert [each.lower for each in files.columns] == ["a\\xFF", str(key)]
+    assert files.partitions[0].partition == "raw=a\\xFF"
 
 
 @pytest.mark.parametrize(

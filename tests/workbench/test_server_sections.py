@@ -94,6 +94,10 @@ def test_a_change_keeps_everything_else(file: Path, sections: Callable[[], Serve
     saved = sections().save("registry", typed, saved.version, secrets_too=False)
     line = '"http://r"\n# basic.auth.user.info: set TABLETOPIC_REGISTRY__BASIC__AUTH__USER__INFO\n\n# Topics'
     assert line in file.read_text()
+    saved = sections().save(
+        "registry", {"url": "http://r", "bearer.auth.token": None}, saved.version, secrets_too=False
+    )
+    assert "basic.auth" not in file.read_text()
     sections().save("catalogs.lab", {"type": "rest", "uri": "http://c"}, saved.version, secrets_too=False)
     assert file.read_text().endswith(
         '# Iceberg catalog lab\n[catalogs.lab]\ntype = "rest"\nuri = "http://c"\n'

@@ -70,8 +70,8 @@ class Row(TypedDict):
     error: Annotated[
         str | None,
         Field(
-            description="Why it is not running, and the next step in the sidebar's words; null if it only "
-            "lacks a host"
+            description="Why it is not running, or why no standing pattern enabled it, and the next step in "
+            "the sidebar's words; null if it only lacks a host"
         ),
     ]
     lag_records: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,11 +14,13 @@ from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample,
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError, error_of
+from tabletopic_kernel.model.progress.events import EnableRefused
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.servers import registry_place
 from tabletopic_kernel.model.settings.table_names import table_name
+from tabletopic_kernel.render.words import event_text
 from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client
@@ -27,8 +29,27 @@ if TYPE_CHECKING:  # loads the Kafka client
 
 _LOG = logging.getLogger(__name__)
 _LOCAL: tuple[Literal["kafka", "registry"], ...] = ("kafka", "registry")
+_EVERY_MS, _BACK_MS = 10_000, 20_000  # of looks for refusals; hosts' clocks differ
 _State = Literal["ready", "starting", "stopping", "none", "unreachable"]
 _EMPTY: Topics = {"topics": [], "lag_records": 0, "lag_seconds": None, "seen_ms": None}
+
+
+@dataclass
+class Refusals:
+    """Why standing patterns did not enable topics, as hosts report it once. For one thread."""
+
+    _known: dict[str, str] = field(default_factory=dict)
+    _looked_ms: int = 0
+
+    def of(self, workbench: Workbench, topics: Collection[str]) -> dict[str, str]:
+        """The reasons by topic, of these."""
+        if (now := now_ms()) - self._looked_ms >= _EVERY_MS:
+            self._looked_ms = now
+            for event in workbench.events(None, now - _BACK_MS):
+                if isinstance(event, EnableRefused):
+                    self._known[event.topic] = event_text(event)
+        self._known = {topic: why for topic, why in self._known.items() if topic in topics}
+        return self._known
 
 
 @dataclass
@@ -40,6 +61,7 @@ class OverviewMaker:
     host: HeadlessHost
     sample: Sample
     left: LeftTables = field(default_factory=LeftTables)
+    refusals: Refusals = field(default_factory=Refusals)
 
     def look(self, last: Overview | None = None) -> Overview:
         """The overview for the API, with the topics of ``last`` while the servers do not respond."""
@@ -68,7 +90,7 @@ class OverviewMaker:
                 detail = doing.detail if missing and doing.state == "failed" else away.message()
                 away.check("kafka")
                 # The first overview does not wait for catalogs: PyIceberg alone takes a second to load.
-                topics = rows(workbench, None if last is None else self.left)
+                topics = rows(workbench, self) if last else rows(workbench)
                 ids = live_hosts(workbench)
                 if self.host.is_young or ids:
                     topics = [_as_starting(row) for row in topics]
@@ -140,8 +162,8 @@ def _servers_json(
     }
 
 
-def rows(workbench: Workbench, left: LeftTables | None = None) -> list[Row]:
-    """All topics: the enabled ones first, each by name."""
+def rows(workbench: Workbench, maker: OverviewMaker | None = None) -> list[Row]:
+    """All topics: the enabled ones first, each by name; ``maker`` knows more of the others."""
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
     enabled = [
@@ -149,8 +171,10 @@ def rows(workbench: Workbench, left: LeftTables | None = None) -> list[Row]:
         for status in workbench.statuses(desired_topics)
     ]
     names = sorted(partitions.keys() - desired_topics.keys())
-    tables = left.of(workbench, names) if left is not None else {}
-    return [*enabled, *(row_of_other(topic, partitions[topic], tables.get(topic)) for topic in names)]
+    tables = maker.left.of(workbench, names) if maker else {}
+    why = maker.refusals.of(workbench, names) if maker else {}
+    others = (row_of_other(name, partitions[name], tables.get(name), why.get(name)) for name in names)
+    return [*enabled, *others]
 
 
 def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
@@ -173,9 +197,12 @@ def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
     return {**row, "enabled": True, "run": desired.run, "table": table}
 
 
-def row_of_other(topic: str, partitions: int, left: LeftTable | None = None) -> Row:
-    """The row of a topic that is not enabled, perhaps any more."""
-    row = {**dict.fromkeys(Row.__annotations__), "topic": topic, "enabled": False, "partitions": partitions}
+def row_of_other(
+    topic: str, partitions: int, left: LeftTable | None = None, refused: str | None = None
+) -> Row:
+    """The row of a topic that is not enabled, perhaps any more; ``refused``: why a pattern did not."""
+    about = {"topic": topic, "enabled": False, "partitions": partitions, "error": refused}
+    row = {**dict.fromkeys(Row.__annotations__), **about}
     row |= {} if left is None else {"table": left.table, "rows": left.rows}
     return cast("Row", row)
 

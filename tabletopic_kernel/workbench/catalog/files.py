@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,10 +12,11 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import index_by_id
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+from pyiceberg.transforms import IdentityTransform, Transform
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType, UUIDType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.render.values import text
 from tabletopic_kernel.table.compaction.deleted_rows import Head
 
 _MOST_TEXT: Final = 100  # characters of a bound or of a part of a partition
@@ -114,8 +116,8 @@ def _places(table: Table) -> Callable[[DataFile], str]:
         for at, field in enumerate(specs[file.spec_id].fields):
             value = file.partition[at]
             source = types.get(field.source_id)
-            text = str(value) if source is None else field.transform.to_human_string(source, value)
-            parts.append(f"{field.name}={text[:_MOST_TEXT]}")
+            shown = str(value) if source is None else _shown(source, value, field.transform)
+            parts.append(f"{field.name}={shown[:_MOST_TEXT]}")
         return "/".join(parts)
 
     return place
@@ -142,6 +144,13 @@ def _end(kind: IcebergType, bounds: Sequence[bytes | None], end: Callable[[set[A
         return None
     try:
         value = end({from_bytes(kind, bound) for bound in known})
-        return _IDENTITY.to_human_string(kind, value)[:_MOST_TEXT]
+        return _shown(kind, value)[:_MOST_TEXT]
     except (ValueError, TypeError, struct.error, OverflowError):  # not a value of this type
         return None
+
+
+def _shown(kind: IcebergType, value: Any, transform: Transform[Any, Any] = _IDENTITY) -> str:
+    """A value as queries show it; Iceberg's own text of bytes is base64."""
+    if isinstance(value, bytes):
+        return str(uuid.UUID(bytes=value)) if isinstance(kind, UUIDType) else text(value)
+    return transform.to_human_string(kind, value)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tabletopic_kernel.workbench.server_questions import (
     secrets_of,
     section_lines,
 )
+
+_SECRET = re.compile(r"^# (\S+): set \S+\r?\n", re.MULTILINE)
 
 
 def read_settings(file: Path) -> str:
@@ -45,11 +48,14 @@ def new_secrets(text: str, section: str, answers: Mapping[str, str]) -> list[str
     return [name for name in secrets_of(answers) if now.get(name) != answers[name]]
 
 
-def with_properties(text: str, server: Server, answers: Answers, *, secrets_too: bool) -> str:
+def with_properties(
+    text: str, server: Server, answers: Answers, *, secrets_too: bool, elsewhere: Collection[str] = ()
+) -> str:
     """The text with ``answers`` as all properties of a server's section.
 
-    Without ``secrets_too`` new secrets become comments with their variables, and old ones stay. Raises
-    UsageError, with lines to copy, for a text that cannot be changed so.
+    Without ``secrets_too`` new secrets become comments with their variables, and old ones stay. Comments of
+    other secrets go, unless these are set ``elsewhere``. Raises UsageError, with lines to copy, for a text
+    that cannot be changed so.
     """
     now, rest = _split(text, server.section)
     hidden = [] if secrets_too else new_secrets(text, server.section, answers)
@@ -58,7 +64,8 @@ def with_properties(text: str, server: Server, answers: Answers, *, secrets_too:
     why = "its sections are written in another way"
     try:
         if now is not None:
-            changed = _edited(text, server.section, wanted, hidden)
+            bare = _without_comments(text, server.section, {*hidden, *elsewhere} - wanted.keys())
+            changed = _edited(bare, server.section, wanted, hidden)
         else:
             changed = _extended(text, section_lines(server, answers, secrets_too=secrets_too))
         changed.encode()
@@ -87,12 +94,20 @@ def _extended(text: str, lines: list[str]) -> str:
     return text + "\n".join([*gap, *lines, ""])
 
 
+def _without_comments(text: str, section: str, kept: Collection[str]) -> str:
+    """Without the comments that name the variables of a section's secrets, but for those of ``kept``."""
+
+    def rest(line: re.Match[str]) -> str:
+        own = line[0].rstrip() == secret_line(section, line[1])
+        return "" if own and line[1] not in kept else line[0]
+
+    return _SECRET.sub(rest, text)
+
+
 def _edited(text: str, section: str, wanted: Answers, hidden: list[str]) -> str:
     import tomlkit  # noqa: PLC0415 - 40 ms that only a change needs
     from tomlkit.items import Table  # noqa: PLC0415
 
-    for name in wanted:
-        text = text.replace(f"{secret_line(section, name)}\n", "")
     now = properties_in(text, section)
     document = tomlkit.parse(text)
     table: Any = document

@@ -110,7 +110,7 @@ class ServerSections:
     def to_try(self, section: str, typed: Typed) -> dict[str, str]:
         """The properties of a server as they would be in force; raises TableTopicError."""
         server = _server(section)
-        settings = self._load(self._changed(server, self._answers(section, typed), secrets_too=True)).settings
+        settings = self._load(self._changed(server, typed, secrets_too=True)).settings
         kind, _, name = section.partition(".")
         if name:
             return settings.catalogs.get(name, {})
@@ -121,7 +121,7 @@ class ServerSections:
         """Write a section; without ``secrets_too`` new secrets are left out. Raises TableTopicError."""
         server, answers = _server(section), self._answers(section, typed)
         hidden = [] if secrets_too else new_secrets(self._text, section, answers)
-        text = self._changed(server, answers, secrets_too=secrets_too)
+        text = self._changed(server, typed, secrets_too=secrets_too)
         check_names(self._load(text).settings)
         has_secrets = secrets_too and bool(new_secrets(self._text, section, answers))
         with _SAVING:
@@ -141,9 +141,11 @@ class ServerSections:
         learn(answers)
         return {key: value for key, value in answers.items() if value is not None}
 
-    def _changed(self, server: Server, answers: Answers, *, secrets_too: bool) -> str:
+    def _changed(self, server: Server, typed: Typed, *, secrets_too: bool) -> str:
         """The new text; raises UsageError also if it would choose code to run."""
-        text = with_properties(self._text, server, answers, secrets_too=secrets_too)
+        answers = self._answers(server.section, typed)
+        left = [key for key, value in typed.items() if value is None]
+        text = with_properties(self._text, server, answers, secrets_too=secrets_too, elsewhere=left)
         code, had = (code_of(from_file(self._file, self._file.parent, each)) for each in (text, self._text))
         if fresh := [name for name in code if code[name] != had.get(name)]:
             raise UsageError(

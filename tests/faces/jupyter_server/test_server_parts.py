@@ -30,7 +30,9 @@ from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import ActionNeededError, StackError
+from tabletopic_kernel.model.progress.events import EnableRefused
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tests.faces.fake_workbench import FakeWorkbench, status
 from tests.faces.jupyter_server.live_server import until
 
@@ -298,6 +300,19 @@ def test_a_host_that_was_just_started_is_waited_for(in_force: SettingsInForce, t
     shown.host._started_s -= 60
     assert shown.look()["topics"][0]["error"] == "no host runs this topic"
     shown.host.child.stop(5)
+
+
+def test_a_topic_that_a_pattern_did_not_enable_says_why(in_force: SettingsInForce, tmp_path: Path) -> None:
+    """As its host reported it, and until somebody enables it."""
+    refused = EnableRefused(topic="web.orders", at_ms=1, pattern="web.*", reason="no schema")
+    bench = FakeWorkbench(tmp_path, told=[refused])
+    maker = overview(in_force, bench)
+    found = maker.look(maker.look())
+    *_, row = found["topics"]
+    assert (row["topic"], row["error"]) == ("web.orders", "no schema (the pattern web.* matches it)")
+    bench.on["web.orders"] = DesiredTopic(topic="web.orders")
+    bench.told = []
+    assert maker.look(found)["topics"][-1]["error"] is None
 
 
 def test_settings_are_taken_without_a_restart(in_force: SettingsInForce, tmp_path: Path) -> None:

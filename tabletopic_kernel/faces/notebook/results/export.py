@@ -28,7 +28,7 @@ def export(kept: Kept, selection: Selection, form: str, desk: Desk, folder: Path
         names = columns(kinds)
         pairs = zip(names, unique_names(kept.rows.column_names), strict=True)
         shown = ", ".join(f"{column} AS {quote(name)}" for column, name in pairs)
-        sql = f"SELECT {shown} FROM t{selection.where(names, kinds)}{selection.order_by()}"
+        sql = f"SELECT {shown} FROM t{selection.clauses(connection, kinds)}"
         try:
             path.touch(exist_ok=False)
         except OSError as error:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
 from tabletopic_kernel.faces.notebook.results.desk import ROW, Desk
@@ -16,6 +17,8 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.statements.sql import literal
 
 if TYPE_CHECKING:
+    import duckdb
+
     from tabletopic_kernel.faces.notebook.results.kept import Kept
 
 _COMPARISONS = {"=": "=", "!=": "IS DISTINCT FROM", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -75,10 +78,14 @@ class Selection:
         rules = [_rule(names[index], kinds[index], how, text) for index, how, text in self.filters]
         return f" WHERE {' AND '.join(rules)}" if rules else ""
 
-    def order_by(self) -> str:
-        """The ORDER BY clause; nulls last, equal ones as they came."""
-        keys = [f"c{index} {'DESC' if down else 'ASC'} NULLS LAST" for index, down in self.sort]
-        return f" ORDER BY {', '.join([*keys, ROW])}"
+    def clauses(self, connection: duckdb.DuckDBPyConnection, kinds: Sequence[str]) -> str:
+        """WHERE and ORDER BY for ``t``; nulls last, equal ones as they came. Raises as ``where``."""
+        where = self.where(columns(kinds), kinds)
+        keys = [
+            f"{_key(connection, f'c{index}', kinds[index], where)} {'DESC' if down else 'ASC'} NULLS LAST"
+            for index, down in self.sort
+        ]
+        return f"{where} ORDER BY {', '.join([*keys, ROW])}"
 
     def numbers(self, kept: Kept, desk: Desk) -> Sequence[int]:
         """The numbers of the rows, in order: all of them without a query where nothing is selected."""
@@ -88,13 +95,26 @@ class Selection:
 
     def _numbers(self, kept: Kept, desk: Desk) -> Sequence[int]:
         with desk.table(kept) as (connection, kinds):
-            sql = f"SELECT {ROW}::INTEGER AS n FROM t{self.where(columns(kinds), kinds)}{self.order_by()}"
+            sql = f"SELECT {ROW}::INTEGER AS n FROM t{self.clauses(connection, kinds)}"
             return cast("Sequence[int]", connection.execute(sql).fetchnumpy()["n"])
 
 
 def columns(kinds: Sequence[str]) -> list[str]:
     """The columns' names in ``t``."""
     return [f"c{index}" for index in range(len(kinds))]
+
+
+def _key(connection: duckdb.DuckDBPyConnection, name: str, kind: str, where: str) -> str:
+    """What sorts like a column: texts without what all of them begin with.
+
+    DuckDB sorts by the first bytes of texts, and is three times as slow where these are the same, as in URLs.
+    """
+    if kind != "VARCHAR":
+        return name
+    least, greatest = connection.execute(f"SELECT min({name}), max({name}) FROM t{where}").fetchall()[0]
+    pairs = zip(least or "", greatest or "", strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return f"substring({name}, {shared + 1})" if shared else name
 
 
 def _rule(name: str, kind: str, how: str, text: str) -> str:

@@ -93,6 +93,15 @@ def test_pages_of_any_order(ask: Ask) -> None:
     assert several[0][0] == "248"
 
 
+def test_texts_with_the_same_beginning_are_sorted() -> None:
+    """By what follows, to the end; the beginning alone is the first, and null the last."""
+    texts = ["ü/9", "ü/", "ü/10", "ü/é", "ü/z"]
+    ask = asking(rows_of(f"SELECT unnest([NULL, {str(texts)[1:-1]}]) AS v"))
+    for descending in (False, True):
+        rows = ask("page", at=0, sort=[[0, descending]])["rows"]
+        assert [row[0] for row in rows] == [*sorted(texts, reverse=descending), None]
+
+
 @pytest.mark.parametrize(
     ("rule", "count"),
     [
