@@ -128,7 +128,10 @@ class CpuMeter:
                 for process in [root, *root.children(recursive=True)]:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         times = process.cpu_times()
-                        self._seen[process.pid] = (process.name(), times.user + times.system)
+                        # Programs of a JVM may have ended before they were seen.
+                        ended = times.children_user + times.children_system
+                        own, is_jvm = times.user + times.system, process.name() == "java"
+                        self._seen[process.pid] = process.name(), own + (ended if is_jvm else 0)
         readings = list(self._seen.values())
         jvm = sum(seconds for name, seconds in readings if name == "java")
         return jvm, sum(seconds for _, seconds in readings) - jvm

@@ -183,8 +183,8 @@ def no_secrets_are_known() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def class_archive() -> None:
-    """Create it before everything else: every Spark of the run then starts with half the work."""
-    jvm.make_spark_archive()
+    """Create them before everything else: every JVM of the run then starts with half the work."""
+    jvm.make_archives()
 
 
 @pytest.fixture(scope="session")

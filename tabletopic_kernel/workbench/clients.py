@@ -121,7 +121,7 @@ class Clients:
                 jars += jvm.spark_extras(tuple(dict.fromkeys(extras)), report or silent)
             except StackError as error:
                 self._jars_error = error
-            archive = jvm.spark_archive()
+            archive = jvm.archive_of("spark").find()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
             logs = logs_folder(self.servers.state_dir)
             place = SparkPlace(home, tuple(map(str, jars)), logs, self.is_host)

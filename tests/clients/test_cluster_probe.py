@@ -105,7 +105,7 @@ master, folder, conf = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 cluster_probe._WAIT_S, cluster.EXECUTOR_WAIT_S = 300.0, float(conf.pop("wait_s"))
 conf = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **conf}
 jars = tuple(str(path) for path in jvm.spark_jars())
-home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+home = str(jvm.spark_java_home(folder, jvm.archive_of("spark").find()))
 session = start_spark(SparkSettings(master=master, conf=conf), SparkPlace(home, jars, folder / "logs"), {})
 for name in sys.argv[4:]:
     try:
@@ -214,7 +214,7 @@ from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.local.java import jvm
 
 folder = Path(sys.argv[1])
-home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+home = str(jvm.spark_java_home(folder, jvm.archive_of("spark").find()))
 place = SparkPlace(home, tuple(map(str, jvm.spark_jars())), folder / "logs")
 session = start_spark(SparkSettings(master="local[1]"), place, {})
 print(is_alive(session))

@@ -120,7 +120,7 @@ from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.settings.cluster import SparkSettings
 
 folder = Path(sys.argv[1])
-home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+home = str(jvm.spark_java_home(folder, jvm.archive_of("spark").find()))
 place = SparkPlace(home, tuple(map(str, jvm.spark_jars())), folder)
 session = start_spark(SparkSettings(master="local[1]"), place, {})
 log = session.sparkContext._jvm.org.slf4j.LoggerFactory.getLogger("tests")

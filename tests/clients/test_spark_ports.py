@@ -34,7 +34,7 @@ class Called:
 
 
 folder = Path(sys.argv[1])
-home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+home = str(jvm.spark_java_home(folder, jvm.archive_of("spark").find()))
 place = SparkPlace(home, tuple(map(str, jvm.spark_jars())), folder)
 session = start_spark(SparkSettings(master=sys.argv[2], conf=json.loads(sys.argv[3])), place, {})
 context = session.sparkContext

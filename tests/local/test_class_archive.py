@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: made once, used by Spark's JVM, and never in the way."""
+"""The archives of classes: made once, used by Spark's and the servers' JVMs, and never in the way."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.local.java import class_archive, jvm
+from tabletopic_kernel.local.java.class_archive import ClassArchive
 from tabletopic_kernel.local.progress import Step
+from tabletopic_kernel.local.state import StackInfo
 
 # Making it takes for ever here.
 _MAKER = """
 import sys, time
 from tabletopic_kernel.local.java import jvm
-jvm.make_spark_archive = lambda: time.sleep(50)
+jvm.make_archives = lambda **_: time.sleep(50)
 jvm.main(int(sys.argv[1]))
 """
 
@@ -34,26 +36,29 @@ def test_where_none_can_be_made_spark_starts_without(tmp_path: Path) -> None:
     jars[0].parent.mkdir(parents=True)
     told: list[Step] = []
     java = _no_java(tmp_path)
-    assert class_archive.is_due(java, jars)
-    assert class_archive.ensure(java, jars, told.append) is None
+    archive = ClassArchive("spark", java, jars)
+    assert archive.is_due()
+    assert archive.ensure(told.append) is None
     assert [step.state for step in told] == ["started", "failed"]
-    assert not class_archive.is_due(java, jars)
+    assert not archive.is_due()
     assert "no archives here" in Path(told[-1].detail).read_text()
-    assert class_archive.ensure(java, jars, told.append) is None
+    assert archive.ensure(told.append) is None
     assert len(told) == 2
     assert not list((tmp_path / "jars").glob(".archive-*"))
-    assert class_archive.ensure(_no_java(tmp_path), [tmp_path / "gone" / "spark" / "a.jar"], print) is None
-    assert class_archive.find(_no_java(tmp_path), []) is None
-    assert not class_archive.is_due(_no_java(tmp_path), [])
+    assert ClassArchive("spark", java, [tmp_path / "gone" / "spark" / "a.jar"]).ensure(print) is None
+    assert ClassArchive("spark", java, []).find() is None
+    assert not ClassArchive("spark", java, []).is_due()
 
 
 def test_an_archive_fits_one_jdk_jars_and_place(tmp_path: Path) -> None:
     """What it was not made of has another; what fits no more, or was begun and killed, goes."""
     java, jars = _no_java(tmp_path), [tmp_path / "jars" / "spark" / "a.jar"]
     jars[0].parent.mkdir(parents=True)
-    keys = {class_archive._key(java, jars), class_archive._key(java, [*jars, tmp_path / "b.jar"])}
+    paths = {ClassArchive("spark", java, each)._path() for each in (jars, [*jars, tmp_path / "b.jar"])}
+    paths.add(ClassArchive("kafka", java, jars)._path())
     java.write_text(java.read_text() + "# newer\n")
-    assert len(keys | {class_archive._key(java, jars)}) == 3
+    archive = ClassArchive("spark", java, jars)
+    assert len(paths | {archive._path()}) == 4
     names = ["spark-a-1.jsa", "spark-a-2.jsa", "spark-b-1.jsa", "jdk-a-1.jsa", "jdk-a-2.jsa", "jdk-b-1.jsa"]
     for name in names:
         (tmp_path / name).touch()
@@ -61,7 +66,7 @@ def test_an_archive_fits_one_jdk_jars_and_place(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*.jsa")} == set(names) - {"spark-a-1.jsa", "jdk-a-1.jsa"}
     begun = tmp_path / "jars" / ".archive-killed"
     begun.mkdir()
-    class_archive.ensure(java, jars, lambda _: None)
+    archive.ensure(lambda _: None)
     assert not begun.exists()
 
 
@@ -77,8 +82,8 @@ def test_who_makes_it_ends_with_its_host() -> None:
 def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     """With the class path exactly as Spark's own launcher writes it."""
     told: list[Step] = []
-    jvm.make_spark_archive(told.append)
-    archive = jvm.spark_archive()
+    jvm.make_archives(told.append, ["spark"])
+    archive = jvm.archive_of("spark").find()
     assert archive is not None, told
     wrapper = jvm.spark_java_home(tmp_path, archive) / "bin" / "java"
     log, why = tmp_path / "classes.log", tmp_path / "cds.log"
@@ -95,3 +100,11 @@ def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     assert ours
     shared = [line for line in ours if "shared objects file (top)" in line]
     assert len(shared) > 0.5 * len(ours), why.read_text()[-5_000:]  # others differ by what the session did
+
+
+@pytest.mark.integration
+def test_the_servers_take_their_classes_from_archives(stack: StackInfo) -> None:
+    """Each JVM of the stack has mapped its own, and says nothing about it."""
+    for name, pid in stack.pids.items():
+        assert f" {jvm.archive_of(name).find()}\n" in Path(f"/proc/{pid}/maps").read_text()
+        assert not (stack.state_dir / "logs" / f"{name}.out").read_text()

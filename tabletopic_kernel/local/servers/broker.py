@@ -78,7 +78,7 @@ class Broker:
         fresh = self.folder / "format"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_log_options("..")]
+        options = ["-Xmx128m", "-XX:TieredStopAtLevel=1", *_options("..")]
         # It would take an id that begins with a hyphen for an option.
         cluster_id = base64.urlsafe_b64encode(b"t" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "../server.properties"]
@@ -106,7 +106,7 @@ class Broker:
         """The command, to be run in ``folder``. Raises StackError if there is no suitable Java."""
         # Both compilers: the first alone starts it half a second earlier, but then each request costs twice
         # the CPU (measured with batches of 20 records; with large batches there is no difference).
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", *_log_options(".")]
+        options = ["-Xmx512m", "-XX:+ExitOnOutOfMemoryError", *_options(".")]
         main = ["-cp", _classpath(installed), "kafka.Kafka", "server.properties"]
         return [str(jvm.java()), its_mark, *options, *main]
 
@@ -128,8 +128,9 @@ class Broker:
         return False
 
 
-def _log_options(folder: str) -> list[str]:
-    return [f"-Dlog4j2.configurationFile={folder}/log4j2.properties"]
+def _options(folder: str) -> list[str]:
+    logs = f"-Dlog4j2.configurationFile={folder}/log4j2.properties"
+    return ["-XX:+UseSerialGC", *jvm.archive_options(NAME), logs]
 
 
 def _classpath(installed: Jars) -> str:

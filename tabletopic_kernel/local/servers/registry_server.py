@@ -87,6 +87,7 @@ class RegistryServer:
         }
         # With only the first compiler it starts in 3 s instead of 4; it has little to do afterwards.
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
+        options += jvm.archive_options(NAME)
         properties = [f"-D{key}={value}" for key, value in settings.items()]
         program = ["-jar", str(installed.folder / "registry" / "quarkus-run.jar")]
         return [str(jvm.java(OLDEST_JAVA)), its_mark, *options, *properties, *program]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,7 +67,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(reading, "time", type("Clock", (), {"monotonic": staticmethod(lambda: next(now))}))
     monkeypatch.setattr(reading, "check_listening", lambda _: None)
     yield
-    IDLE_CONSUMERS._reset()
+    IDLE_CONSUMERS._idle.clear()
 
 
 def read(consumer: FakeConsumer, **more: Any) -> list[pa.RecordBatch]:
@@ -93,3 +96,16 @@ def test_a_broker_that_responds_is_waited_for() -> None:
             read(FakeConsumer(*pulls, READ))
     with pytest.raises(RetryableError, match=r"did not deliver t within 1\d s"):
         read(FakeConsumer(*[QUIET] * 12, READ, responds=False))
+
+
+def test_a_child_process_frees_no_consumer_of_its_parent() -> None:
+    """It has none of librdkafka's threads, and would crash; many programs are started by a fork."""
+    consumer = FakeConsumer()
+    kept = weakref.ref(consumer)
+    IDLE_CONSUMERS.give({}, FakeConsumer, consumer)  # type: ignore[arg-type]
+    del consumer
+
+    def fail_if_freed() -> None:
+        assert kept() is not None
+
+    subprocess.run([sys.executable, "-c", ""], preexec_fn=fail_if_freed, check=True)

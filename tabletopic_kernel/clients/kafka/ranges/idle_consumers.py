@@ -41,12 +41,15 @@ class IdleConsumers:
     """Of one process: a task takes one that nobody else uses, and gives it back unless it failed."""
 
     def __init__(self) -> None:
-        self._reset()
-        os.register_at_fork(after_in_child=self._reset)  # a child has no threads of librdkafka
-
-    def _reset(self) -> None:
         self._idle: list[_Idle] = []
         self._lock = threading.Lock()
+        self._of_parents: list[list[_Idle]] = []
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A child has no threads of librdkafka; it must not free its parent's consumers, or it crashes."""
+        self._of_parents.append(self._idle)
+        self._idle, self._lock = [], threading.Lock()
 
     def take(self, properties: Mapping[str, str], connect: Connect) -> RangeConsumer | None:
         """A consumer that was made so, if one is idle."""

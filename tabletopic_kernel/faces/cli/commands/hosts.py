@@ -202,6 +202,7 @@ def _start_spark(call: Call, host: Future[Host], mode: _ServeMode) -> None:
     from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
     from tabletopic_kernel.pipeline import source
+    from tabletopic_kernel.workbench.config import embedded_servers
 
     began = time.monotonic()
     try:
@@ -220,7 +221,7 @@ def _start_spark(call: Call, host: Future[Host], mode: _ServeMode) -> None:
         else:
             screen.error(error)
         return
-    make_later()
+    make_later(embedded_servers(call.workbench.settings))
     # A full collection walks through all modules and would delay some commit by 0.1 s.
     gc.collect()
     gc.freeze()
