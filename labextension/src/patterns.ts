@@ -30,7 +30,7 @@ export class PatternPanel {
       h('label', {}, _trans.__('Topics'), this._pattern),
       h('label', {}, _trans.__('Except, with commas'), this._exclude),
       h('label', { class: css('check') }, this._standing, _trans.__('Also topics that come later')),
-      this._said,
+      this._status,
       this._plan,
       h('div', { class: css('patternEnd') }, this._enable, close),
       this._keptTitle,
@@ -97,14 +97,14 @@ export class PatternPanel {
       this._draw([], trans.__('* stands for any text, ? for any character.'));
       return;
     }
-    setText(this._said, trans.__('Planning…'));
+    setText(this._status, trans.__('Planning…'));
     setAttribute(this._plan, 'aria-busy', 'true');
     try {
       const { topics } = await this._model.api.planPattern(wish);
       const able = topics.filter(each => each.refused.length === 0).length;
       const none = trans.__('All topics that match are enabled.');
       this._draw(topics, topics.length === 0 ? none : trans._n('%2 topic would be enabled', '%2 topics would be enabled', able, number(able)));
-      setText(this._enable, wish.standing ? trans.__('Enable (%1), and later ones', number(able)) : trans.__('Enable (%1)', number(able)));
+      setText(this._enable, trans.__('Enable (%1)', number(able)));
       setBusy(this._enable, able === 0 && !wish.standing);
     } catch (error) {
       this._draw([], reasonOf(error));
@@ -112,8 +112,8 @@ export class PatternPanel {
     setAttribute(this._plan, 'aria-busy', null);
   }
 
-  private _draw(topics: IEnablings['topics'], said: string): void {
-    setText(this._said, said);
+  private _draw(topics: IEnablings['topics'], status: string): void {
+    setText(this._status, status);
     setText(this._enable, this._trans.__('Enable'));
     this._plan.replaceChildren(
       ...topics.map(({ topic, table, refused }) =>
@@ -175,10 +175,10 @@ export class PatternPanel {
   private readonly _pattern: HTMLInputElement;
   private readonly _exclude: HTMLInputElement;
   private readonly _standing: HTMLInputElement;
-  private readonly _said = h('p', { class: css('quiet'), role: 'status' });
+  private readonly _status = h('p', { class: css('quiet'), role: 'status' });
   private readonly _plan = h('ul', { class: css('bulkPlan'), 'aria-label': this._trans.__('Plan') });
   private readonly _enable: HTMLButtonElement;
-  private readonly _keptTitle = h('h4', { hidden: true }, this._trans.__('Standing patterns'));
+  private readonly _keptTitle = h('h3', { hidden: true }, this._trans.__('Standing patterns'));
   private readonly _kept = h('ul', { class: css('keptPatterns') });
   private readonly _later = new Debouncer(() => this._look(), PAUSE_MS);
   private _isPlanning = false;
@@ -188,8 +188,8 @@ function field(example: string): HTMLInputElement {
   return h('input', { type: 'text', class: 'jp-mod-styled', placeholder: example, spellcheck: 'false' });
 }
 
-function same(one: IPatternWish, other: IPatternWish): boolean {
-  return one.pattern === other.pattern && one.exclude === other.exclude && one.standing === other.standing;
+function same(a: IPatternWish, b: IPatternWish): boolean {
+  return a.pattern === b.pattern && a.exclude === b.exclude && a.standing === b.standing;
 }
 
 function some(names: readonly string[]): string {
