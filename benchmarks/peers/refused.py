@@ -25,7 +25,7 @@ from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.model.errors import TableTopicError
 
 _EVERY = 1_000
-_REST_S = 100.0  # without a new row: the program has stopped, or is done
+_REST_S = 180.0  # without a new row: the program has stopped, or is done
 _RUNS: Final[tuple[tuple[str, Format, bool], ...]] = (
     ("ours", "avro", False),
     ("spark", "avro", False),
