@@ -131,11 +131,21 @@ def refused() -> Rows:
 
 def changes() -> Rows:
     """What changes by key cost, and who can read the result."""
-    head = ["", "rows", "CPU per change", "a round, median", "memory at peak", "delete files", *_READERS]
+    head = [
+        "",
+        "rows",
+        "changes",
+        "CPU per change",
+        "a round, median",
+        "memory at peak",
+        "delete files",
+        *_READERS,
+    ]
     rows = [
         [
             _BY_KEY[one["program"]],
             f"{one['rows']:,}",
+            f"{one['changes']:,}",
             f"{one['cpu_us']:,.0f} µs",
             f"{one['seconds']} s",
             f"{one['peak_mib']:,} MiB",
@@ -148,7 +158,7 @@ def changes() -> Rows:
 
 
 def _reading(one: dict[str, Any], reader: str) -> str:
-    return one["wrong"].get(reader) or f"{one[f'{reader}_ms']:,} ms"
+    return str(one["wrong"].get(reader) or f"{one[f'{reader}_ms']:,} ms")
 
 
 def settings() -> Rows:

@@ -118,7 +118,7 @@ def measured(folder: Path, name: str, accounts: Accounts, rounds: int, interval_
         Broker(bench.servers.kafka).ensure_topic(_TOPIC, 4, {})
         rows, table = accounts.rows, _prepared(site, name, accounts)
         program = _program(site, name, folder)
-        times, peak = [], 0
+        times, peak = list[float](), 0
         with running(program, folder) as process:
             added = _until(site, table, rows, folder, process)
             meter, cpu_s = CpuMeter(process), 0.0
@@ -133,13 +133,15 @@ def measured(folder: Path, name: str, accounts: Accounts, rounds: int, interval_
             cpu_s = sum(meter.read()) - cpu_s
             meter.close()
         count = (rounds - _WARM_UP) * len(changes)
-        summary = site.catalog().load_table(table).metadata.current_snapshot().summary
+        head = site.catalog().load_table(table).current_snapshot()
+        assert head is not None
+        assert head.summary is not None
         wrong: dict[str, str] = {}
         reads = {reader: _read(site, table, accounts, reader, wrong) for reader in _READERS}
         return Changes(
             name, rows, len(changes), rounds - _WARM_UP,
             round(1e6 * cpu_s / count, 1), round(median(times[_WARM_UP:]), 1), peak >> 20,
-            int(summary["total-delete-files"] or 0),
+            int(head.summary["total-delete-files"] or 0),
             reads["duckdb"], reads["pyiceberg"], wrong, program.settings,
         )  # fmt: skip
 
@@ -223,7 +225,7 @@ _READERS: Final[Mapping[str, Callable[[Site, str], tuple[int, float]]]] = {
 
 def _read(site: Site, table: str, accounts: Accounts, reader: str, wrong: dict[str, str]) -> int | None:
     """The least CPU ms of some tries."""
-    expected, times = (accounts.rows, float(accounts.amounts.sum())), []
+    expected, times = (accounts.rows, float(accounts.amounts.sum())), list[float]()
     while len(times) < _TRIES and sum(times) < _LONG_S:
         began_s = time.process_time()
         timer = threading.Timer(_READ_LIMIT_S, _thread.interrupt_main)
@@ -253,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=10, help="two of them warm up (default: %(default)s)")
     parser.add_argument("--interval", type=int, default=5, help="seconds between commits (default: 5)")
     options = parser.parse_args(arguments)
-    results, failed = [], False
+    results, failed = list[Changes](), False
     for name in options.programs.split(","):
         accounts = Accounts(options.rows, options.rounds, options.changes)
         with tempfile.TemporaryDirectory(prefix="tabletopic-peers-") as folder:

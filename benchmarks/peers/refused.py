@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--records", type=int, default=500_000, help="of each run (default: %(default)s)")
     parser.add_argument("--programs", default=",".join(programs.PROGRAMS), help="some of %(default)s")
     options = parser.parse_args(arguments)
-    outcomes, failed = [], False
+    outcomes, failed = list[Outcome](), False
     with tempfile.TemporaryDirectory(prefix="tabletopic-peers-") as name:
         for program, what, tolerant in _RUNS:
             if program not in options.programs.split(","):
