@@ -11,16 +11,14 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.load import make_load
 from benchmarks.measure import cpu_of_floor, cpu_of_path, running_host
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.config import load_settings
@@ -36,10 +34,7 @@ _PUBLISHED = 1_009_000_000
 
 @dataclass(frozen=True)
 class Published:
-    """CPU in µs per record of the host's process tree; ``requests`` to S3 by method, warm-up included.
-
-    ``compaction_us``: of merging all files afterwards, per row, in this process.
-    """
+    """CPU in µs per record of the host's process tree; ``requests`` to S3 by method, warm-up included."""
 
     records: int
     warm_up: int
@@ -52,9 +47,6 @@ class Published:
     files: int
     file_mib: float
     requests: dict[str, int]
-    compaction_us: float
-    compacted_files: int
-    compacted_mib: float
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,15 +63,12 @@ def main(arguments: list[str] | None = None) -> int:
     ):
         aws.bucket(_BUCKET)
         with ReferenceRest(Path(name) / "rest", aws, _BUCKET) as rest:
-            catalog = {"name": "lake", "type": "rest", "uri": rest.uri}
+            catalog = {"name": "lake", "type": "rest", "uri": rest.uri, **aws.properties(storage.url)}
             local = LocalStack(Path(name) / "stack", TerminalReport())
             try:
-                stack = local.up(die_with_parent=True)
-                bench = _workbench(stack, catalog | aws.properties(storage.url))
+                bench = _workbench(stack := local.up(die_with_parent=True), catalog)
                 records = _PUBLISHED if options.full else options.records
                 result = _measured(bench, stack, storage, records, options.warm_up)
-                # Not through the proxy, whose CPU is this process's.
-                result = _compacted(_workbench(stack, catalog | aws.properties(aws.url)), result)
             finally:
                 local.down()
     sys.stdout.write(json.dumps(asdict(result), indent=1) + "\n")
@@ -121,26 +110,6 @@ def _measured(
         files=len(sizes),
         file_mib=round(sum(sizes) / len(sizes) / 2**20, 1),
         requests=dict(requests),
-        compaction_us=0.0,
-        compacted_files=0,
-        compacted_mib=0.0,
-    )
-
-
-def _compacted(bench: Workbench, result: Published) -> Published:
-    """With what merging all files costs and makes."""
-    began_s = time.process_time()
-    outcome = bench.topic("load").compact()
-    spent_s = time.process_time() - began_s
-    if outcome is None or outcome.error is not None:
-        raise TableTopicError(f"the table could not be compacted: {outcome}")
-    files = bench.open_catalog().load_table(bench.table_of("load")).inspect.files()
-    sizes = files["file_size_in_bytes"].to_pylist()
-    return replace(
-        result,
-        compaction_us=round(1e6 * spent_s / outcome.rows, 2),
-        compacted_files=len(sizes),
-        compacted_mib=round(sum(sizes) / len(sizes) / 2**20, 1),
     )
 
 

@@ -193,11 +193,4 @@ def price() -> str:
         f"files: a row takes {row_bytes:.1f} bytes of Parquet, a million records {row_bytes:.1f} MB, so a "
         f"file of 64 MiB needs {64 * 2**20 / row_bytes / 1e6:.1f} million records of one task",
     ]
-    if run["compaction_us"]:
-        whole_us = run["cpu_us"] + run["compaction_us"]
-        lines.append(
-            f"merging all files afterwards: {run['compaction_us']} µs per row, with it "
-            f"${whole_us * 1e3 / 3600 * _CORE_HOUR:.3f} a billion; then {run['compacted_files']} files of "
-            f"{run['compacted_mib']} MiB"
-        )
     return "".join(f"- {line}.\n" for line in lines)
