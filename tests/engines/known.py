@@ -52,6 +52,13 @@ def known_fault(
     return None
 
 
+def may_fail(engine: str, question: Question, schema: Schema, table: Table) -> bool:
+    """Whether a known fault may make an error of the answer."""
+    return any(
+        fault.engine == engine and fault.sign and fault.may(question, schema, table) for fault in FAULTS
+    )
+
+
 def _parts(condition: Is) -> Iterator[tuple[str, Place]]:
     """Each name of a simple condition with a place that it is about, unless a function is called."""
     for name, parts in _simple(condition):
