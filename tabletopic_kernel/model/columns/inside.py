@@ -42,11 +42,12 @@ def partial_versions(metadata: TableMetadata) -> set[int]:
 
     None with a field that was renamed or dropped, which would need more, or without a partition's column.
     """
-    current, sources = metadata.schema(), {field.source_id for field in metadata.spec().fields}
+    current = metadata.schema()
+    wanted, sources = leaves(current), {field.source_id for field in metadata.spec().fields}
     return {
         old.schema_id
         for old in metadata.schemas
-        if is_partial(old.field_ids, leaves(current))
+        if is_partial(old.field_ids, wanted)
         and _only_gains(old.as_struct(), current.as_struct())
         and sources <= old.field_ids
     }
