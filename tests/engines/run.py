@@ -94,7 +94,7 @@ def run(
         left = questions - outcome.questions
         if left <= 0 or time.monotonic() > until:
             return outcome
-        ask_table(number, min(left, _PER_TABLE), session, folder, outcome)
+        ask_table(number, min(left, _PER_TABLE), session, folder, outcome, until)
     return outcome
 
 
@@ -109,8 +109,10 @@ def made(seed: int, session: SparkSession, folder: Path) -> History:
     return history
 
 
-def ask_table(seed: int, count: int, session: SparkSession, folder: Path, outcome: Outcome) -> None:
-    """Questions about one table."""
+def ask_table(
+    seed: int, count: int, session: SparkSession, folder: Path, outcome: Outcome, until: float
+) -> None:
+    """Questions about one table, until the time is over."""
     chance = random.Random(-seed)
     with outcome.measured("tables"):
         history = made(seed, session, folder)
@@ -119,6 +121,8 @@ def ask_table(seed: int, count: int, session: SparkSession, folder: Path, outcom
     table, (engines, lake) = history.table, engines_of(history, session)
     try:
         for first in range(0, count, _TOGETHER):
+            if time.monotonic() > until:
+                break
             number = chance.randrange(len(history.versions)) if chance.random() < 0.5 else -1
             version = history.versions[number]
             how = "head" if number == -1 else chance.choice(("snapshot", "time"))
