@@ -53,8 +53,10 @@ class Outcome:
         """In a line."""
         answers = ", ".join(f"{count} by {name}" for name, count in sorted(self.answers.items()))
         known = ", ".join(f"{count} {name}" for name, count in sorted(self.known.items())) or "none"
+        times = ", ".join(f"{name} {seconds:.0f}" for name, seconds in sorted(self.seconds.items()))
         return (
-            f"{self.questions} questions, answers: {answers}; known faults: {known}; wrong: {len(self.wrong)}"
+            f"{self.questions} questions, answers: {answers}; known faults: {known}; "
+            f"wrong: {len(self.wrong)}; seconds of CPU: {times}"
         )
 
 
@@ -95,6 +97,8 @@ def run(
         if left <= 0 or time.monotonic() > until:
             return outcome
         ask_table(number, min(left, _PER_TABLE), session, folder, outcome, until)
+        sys.stdout.write(f"seed {number}: {outcome}\n")
+        sys.stdout.flush()
     return outcome
 
 
