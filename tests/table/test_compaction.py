@@ -259,9 +259,7 @@ def test_fields_inside_maps_are_completed(catalog: Catalog) -> None:
     with lake.table.update_schema() as change:
         change.add_column(("m", "d"), StringType())
         change.rename_column("t", "text")
-    lake.topic.reload()
-    lake.compact()
-    assert [one.file_path for one in lake.files()] == [file.file_path]
+    assert not lake.plan().groups
 
 
 def test_files_of_no_version_stay(catalog: Catalog) -> None:

@@ -6,51 +6,43 @@ With its defaults, Spark fails on a file that has a map without one of its field
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.schema import index_by_id
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-Leaves = tuple[frozenset[int], ...]
+Leaves = frozenset[int]  # the ids of primitive fields, which are a file's columns
 
 
-def leaves(schema: Schema) -> Leaves:
-    """The ids of the primitive fields in each list or map that is in no other."""
-    return tuple(
-        frozenset(number for number, field in index_by_id(kind).items() if field.field_type.is_primitive)
-        for kind in _outermost(schema.as_struct())
-    )
+def partial_versions(metadata: TableMetadata) -> dict[int, Leaves]:
+    """The versions of the schema whose files a rewrite completes with nulls, and these files' columns.
+
+    None with a field that was renamed or dropped, which would need more, or without a partition's column.
+    """
+    current = metadata.schema()
+    wanted = [_leaves(kind) for kind in _outermost(current.as_struct())]
+    sources = {field.source_id for field in metadata.spec().fields}
+    return {
+        old.schema_id: there
+        for old, there in ((each, _leaves(each.as_struct())) for each in metadata.schemas)
+        if any(there & inside and inside - there for inside in wanted)
+        and _only_gains(old.as_struct(), current.as_struct())
+        and sources <= old.field_ids
+    }
+
+
+def _leaves(kind: IcebergType) -> Leaves:
+    return frozenset(number for number, field in index_by_id(kind).items() if field.field_type.is_primitive)
 
 
 def _outermost(kind: IcebergType) -> Iterator[IcebergType]:
+    """Lists and maps that are in no other."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             yield from _outermost(field.field_type)
     elif isinstance(kind, ListType | MapType):
         yield kind
-
-
-def is_partial(ids: Iterable[int], wanted: Leaves) -> bool:
-    """Whether only some fields of one of these lists and maps are among the ``ids``."""
-    there = frozenset(ids)
-    return any(there & inside and inside - there for inside in wanted)
-
-
-def partial_versions(metadata: TableMetadata) -> set[int]:
-    """The versions of the schema whose files a rewrite completes with nulls, to have the current one.
-
-    None with a field that was renamed or dropped, which would need more, or without a partition's column.
-    """
-    current = metadata.schema()
-    wanted, sources = leaves(current), {field.source_id for field in metadata.spec().fields}
-    return {
-        old.schema_id
-        for old in metadata.schemas
-        if is_partial(old.field_ids, wanted)
-        and _only_gains(old.as_struct(), current.as_struct())
-        and sources <= old.field_ids
-    }
 
 
 def _only_gains(old: IcebergType, new: IcebergType) -> bool:

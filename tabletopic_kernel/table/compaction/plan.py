@@ -27,7 +27,7 @@ from pyiceberg.table import Table, TableProperties
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.conditions import read_condition
-from tabletopic_kernel.model.columns.inside import is_partial, leaves
+from tabletopic_kernel.model.columns.inside import partial_versions
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.arrange import sort_order
@@ -168,7 +168,7 @@ class _Candidate:
 class _Chooser:
     def __init__(self, table: Table, head: Head, wanted: set[str] | None, *, due_only: bool) -> None:
         self._table, self._head, self._target = table, head, _target_bytes(table)
-        self._leaves = () if due_only else leaves(table.schema())
+        self._partial = set() if due_only else set(partial_versions(table.metadata).values())
         data = [
             entry
             for entry in head.data
@@ -187,7 +187,7 @@ class _Chooser:
 
     def is_partial(self, file: DataFile) -> bool:
         """Whether a file is to be completed, whatever its size."""
-        return is_partial(file.column_sizes or {}, self._leaves)
+        return bool(self._partial) and frozenset(file.column_sizes or ()) in self._partial
 
     def _concerns(self, file: DataFile) -> bool:
         return self._is_small(file) or self.is_partial(file)
