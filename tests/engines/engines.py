@@ -128,6 +128,7 @@ def _line(number: int, shown: Sequence[Any], question: Question) -> str:
 def engines_of(history: History, session: SparkSession) -> tuple[list[Engine], DuckLake]:
     """All engines on a table, and what has to be closed."""
     lake, spark = DuckLake(history.catalog), spark_of(history.properties, session)
+    lake.sql("SET parquet_metadata_cache = true")  # each question reads the same footers
 
     def duckdb(sql: str, version: Version, how: str) -> Any:
         time = datetime.fromtimestamp(version.at_ms / 1000, UTC)
