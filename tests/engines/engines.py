@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
-from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.spark import SparkLake
@@ -28,11 +27,7 @@ Answer = list[str]
 
 def session_in(folder: Path) -> SparkSession:
     """Spark as the product starts it; catalogs are added later."""
-    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # compiling took a third of all CPU
-    return Clients(
-        Settings(spark=SparkSettings(conf=conf)),
-        Servers({}, {}, {"name": "unused", "uri": "sqlite://"}, folder),
-    ).spark()
+    return Clients(Settings(), Servers({}, {}, {"name": "unused", "uri": "sqlite://"}, folder)).spark()
 
 
 class Engine:
@@ -84,10 +79,7 @@ class SqlEngine(Engine):
             where = condition_sql(one.condition, dialect, schema)
             columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate([str(number), "id", *shown]))
             selects.append(f"SELECT {columns} FROM {source} t WHERE {where}")
-        union = " UNION ALL ".join(selects)
-        if dialect.name == "spark" and len(questions) > 1:  # else each of as many tasks would get all of them
-            return f"SELECT /*+ COALESCE(1) */ * FROM ({union})"
-        return union
+        return " UNION ALL ".join(selects)
 
 
 class PyIceberg(Engine):
@@ -128,7 +120,6 @@ def _line(number: int, shown: Sequence[Any], question: Question) -> str:
 def engines_of(history: History, session: SparkSession) -> tuple[list[Engine], DuckLake]:
     """All engines on a table, and what has to be closed."""
     lake, spark = DuckLake(history.catalog), spark_of(history.properties, session)
-    lake.sql("SET parquet_metadata_cache = true")  # each question reads the same footers
 
     def duckdb(sql: str, version: Version, how: str) -> Any:
         time = datetime.fromtimestamp(version.at_ms / 1000, UTC)

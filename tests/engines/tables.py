@@ -202,18 +202,10 @@ class History:
         rows = [some_value(struct, self.chance, required=True) for _ in range(count)]
         for row in rows:
             row[ID] = next(self._numbers)
-        self._gather(rows)
         plain = [named(row, struct) for row in rows]
         self._lake.append({one.name: [row[one.name] for row in plain] for one in struct.fields})
         self.rows |= {row[ID]: row for row in rows}
         self._note()
-
-    def _gather(self, rows: list[Row]) -> None:
-        """Let the rows be of a few partitions: what a question costs is the number of files."""
-        for source in {part.source_id for part in self.table.spec().fields} & rows[0].keys():
-            few = [row[source] for row in rows[:3]]
-            for row in rows:
-                row[source] = self.chance.choice(few)
 
     def _evolve(self) -> None:
         topic = self._lake.topic
