@@ -31,6 +31,7 @@ from tests.table.lake import Lake
 pytestmark = pytest.mark.integration
 Ask = Callable[[str], list[list[object]]]
 _SEED, _QUESTIONS = 36, 250
+_PRUNING = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 _IDS = {"one": "11111111-1111-4111-8111-111111111111", "two": "ffffffff-ffff-4fff-bfff-ffffffffffff"}
 
 
@@ -102,6 +103,22 @@ def test_spark_reads_what_it_would_fail_on(session: SparkSession, folder: Path) 
         update.add_column(("m", "b"), StringType())
     assert ask("SELECT s FROM clicks ORDER BY id") == [[{"b": "x", "a": 7}], [None]]
     assert ask("SELECT m['p'].b FROM clicks") == [[None], [None]]
+
+
+def test_compaction_mends_what_spark_fails_on_by_default(session: SparkSession, folder: Path) -> None:
+    """A file gets the fields that its map lacks."""
+    lake, ask = _table("completed", folder, session)
+    with lake.table.update_schema() as update:
+        update.add_column(("m", "b"), StringType())
+    session.conf.set(_PRUNING, "true")
+    try:
+        with pytest.raises(ActionNeededError, match="is not in the store"):
+            ask("SELECT m['p'].b FROM clicks")
+        lake.topic.reload()
+        lake.compact()
+        assert ask("SELECT m['p'].b FROM clicks") == [[None], [None]]
+    finally:
+        session.conf.set(_PRUNING, "false")
 
 
 def test_deletion_vectors_of_another_program(session: SparkSession, folder: Path) -> None:
