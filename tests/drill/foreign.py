@@ -223,7 +223,8 @@ class Reached:
 def _deleted_keys(table: Table) -> Iterator[str]:
     """Files with deleted keys that the ledgers of an upsert table name, below its data folder."""
     root = f"{table.location()}/data/{table.metadata.table_uuid}/"
-    for snapshot in table.metadata.snapshots:
+    is_keyed = "tabletopic.upsert" in table.properties  # dead letters repeat the ledger of their table
+    for snapshot in table.metadata.snapshots if is_keyed else ():
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         yield from (f"{root}{name}" for name in json.loads(summary.get("tabletopic.deleted-keys", "[]")))
 

@@ -189,7 +189,7 @@ def _letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Posit
 
 def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:
     expected = sent.value
-    others = ("_kafka_headers", "_kafka_metadata", "_kafka_value", "note_")
+    others = ("_kafka_header", "_kafka_metadata", "_kafka_value", "note_")
     own = {name: value for name, value in row.items() if not name.startswith(others)}
     return all(value == expected.get(name) for name, value in own.items()) and expected.keys() <= own.keys()
 
