@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyiceberg.expressions import EqualTo, IsNull
@@ -27,6 +28,8 @@ from tabletopic_kernel.query.duckdb import DuckLake
 from tests.engines.engines import session_in, spark_of
 from tests.engines.run import run
 from tests.table.lake import Lake
+from tests.table.samples import sqlite_catalog
+from tests.table.test_upsert import played
 
 pytestmark = pytest.mark.integration
 Ask = Callable[[str], list[list[object]]]
@@ -94,6 +97,23 @@ def test_engines_agree_with_the_rows(session: SparkSession, folder: Path) -> Non
     outcome = run(_SEED, _QUESTIONS, session, folder)
     assert not outcome.wrong, "\n".join(outcome.wrong)
     assert min(outcome.answers[name] for name in ("duckdb", "spark", "pyiceberg")) > _QUESTIONS // 10, outcome
+
+
+@pytest.mark.parametrize("seed", range(6, 10))
+def test_engines_agree_about_tables_kept_by_key(seed: int, session: SparkSession, folder: Path) -> None:
+    """After a random history, and at snapshots of it: DuckDB, PyIceberg and Spark have the model's rows."""
+    name = f"keyed_{seed}"
+    (folder / name).mkdir()
+    catalog = sqlite_catalog(folder / name, name)
+    table = played(seed, catalog)
+    place = {key: catalog.properties[key] for key in ("type", "uri", "warehouse")}
+    spark = spark_of({"name": name, **place}, session)
+    snapshots = [one.snapshot_id for one in table.lake.table.snapshots()]
+    for at in (*Random(seed).sample(snapshots, 2), snapshots[-1]):
+        rows = spark.query(f"SELECT id, value FROM clicks VERSION AS OF {at}").rows.to_pydict()
+        read = sorted(zip(rows["id"], rows["value"], strict=True))
+        assert read == table.rows(at) == table.rows_of_duckdb(at)
+    assert read == table.expected()
 
 
 def test_spark_reads_what_it_would_fail_on(session: SparkSession, folder: Path) -> None:
