@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors
 from tabletopic_kernel.clients.kafka.ranges import reading
-from tabletopic_kernel.clients.kafka.ranges.consumer import Problem, Pulled
+from tabletopic_kernel.clients.kafka.ranges.consumer import PlainConsumer, Problem, Pulled
 from tabletopic_kernel.clients.kafka.ranges.idle_consumers import IDLE_CONSUMERS
 from tabletopic_kernel.model.errors import RetryableError
 
@@ -93,3 +94,19 @@ def test_a_broker_that_responds_is_waited_for() -> None:
             read(FakeConsumer(*pulls, READ))
     with pytest.raises(RetryableError, match=r"did not deliver t within 1\d s"):
         read(FakeConsumer(*[QUIET] * 12, READ, responds=False))
+
+
+def test_a_fork_destroys_no_connection() -> None:
+    """A child has no threads of librdkafka; Spark's JVM, for one, is started by a fork that runs Python."""
+    consumer = PlainConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"})
+    consumer.begin("t", {0: 0}, {0: 1}, headers=False)
+    consumer.pull(0.5)
+    IDLE_CONSUMERS.give({}, PlainConsumer, consumer)
+    del consumer
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    taken = IDLE_CONSUMERS.take({}, PlainConsumer)
+    assert taken is not None
+    taken.close()

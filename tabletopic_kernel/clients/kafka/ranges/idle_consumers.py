@@ -41,12 +41,18 @@ class IdleConsumers:
     """Of one process: a task takes one that nobody else uses, and gives it back unless it failed."""
 
     def __init__(self) -> None:
+        self._of_parents: list[list[_Idle]] = []
         self._reset()
-        os.register_at_fork(after_in_child=self._reset)  # a child has no threads of librdkafka
+        os.register_at_fork(after_in_child=self._leave)
 
     def _reset(self) -> None:
         self._idle: list[_Idle] = []
         self._lock = threading.Lock()
+
+    def _leave(self) -> None:
+        """A child has no threads of librdkafka: there a client can be neither used nor destroyed."""
+        self._of_parents.append(self._idle)
+        self._reset()
 
     def take(self, properties: Mapping[str, str], connect: Connect) -> RangeConsumer | None:
         """A consumer that was made so, if one is idle."""
