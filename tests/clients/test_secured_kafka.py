@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -168,11 +169,15 @@ def test_what_is_wrong_is_said(
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("listener", ["TLS", "LOGIN", "UNSIGNED"])
-def test_a_secured_listener_and_no_protocol(kafka: SecuredKafka, listener: str) -> None:
+def test_a_secured_listener_and_no_protocol(kafka: SecuredKafka) -> None:
     """It accepts connections and answers nothing: the protocol is the first thing to look at."""
-    with pytest.raises(RetryableError, match=r"security\.protocol is not set"):
-        Broker({"bootstrap.servers": kafka.address(listener)}).topics()
+
+    def ask(listener: str) -> None:
+        with pytest.raises(RetryableError, match=r"security\.protocol is not set"):
+            Broker({"bootstrap.servers": kafka.address(listener)}).topics()
+
+    with ThreadPoolExecutor(3) as pool:  # they wait
+        list(pool.map(ask, ("TLS", "LOGIN", "UNSIGNED")))
 
 
 def test_rights_that_are_missing(kafka: SecuredKafka) -> None:

@@ -173,14 +173,14 @@ def test_the_broker_restarts_within_a_range(tmp_path: Path) -> None:
         reading = read()
         batches = [next(reading)]
         assert len(batches[0]) < there.num_rows / 2
-        kill_broker(stack)
+        kill_broker(local)
         local.up(die_with_parent=True)
         try:
             batches += reading
         except RetryableError:
             batches = list(read())
         assert in_order(batches).equals(there)
-        kill_broker(stack)
+        kill_broker(local)
         with pytest.raises(RetryableError, match="does not respond"):
             list(read())
     finally:
