@@ -126,12 +126,12 @@ class Life:
         self._files_seen = self._snapshots_seen = 0
         self.maintenance_s = 0.0
 
-    def append(self) -> float:
-        """Commit the rows again; returns what ``measure`` returns, CPU seconds by default."""
-        files = self._writer.write(self._rows)
+    def append(self, files: int = 1) -> float:
+        """Commit the rows again, once for each file; returns what ``measure`` returns, by default CPU s."""
+        written = [file for _ in range(files) for file in self._writer.write(self._rows)]
         start = self.ledger.next_offsets[0]
-        staged = StagedOffsets({0: start}, {0: start + len(self._rows)})
-        return self._commit(appended(self.ledger.advanced(staged, str(uuid.uuid4())), files))
+        staged = StagedOffsets({0: start}, {0: start + files * len(self._rows)})
+        return self._commit(appended(self.ledger.advanced(staged, str(uuid.uuid4())), written))
 
     def _commit(self, change: TableChange) -> float:
         spent = self._measure(lambda: self.table.commit(self.ledger, change))
@@ -182,8 +182,8 @@ class Life:
         """The table, as a reader finds it."""
         table = self.catalog.load_table(_IDENTIFIER)
         lake = DuckLake(self.catalog)
-        plan_ms = _cpu_ms(lambda: [*self.catalog.load_table(_IDENTIFIER).scan().plan_files()])
-        query_ms = _cpu_ms(lambda: lake.sql(QUERY))
+        plan_ms = cpu_ms(lambda: [*self.catalog.load_table(_IDENTIFIER).scan().plan_files()])
+        query_ms = cpu_ms(lambda: lake.sql(QUERY))
         lake.close()
         metadata_bytes = len(table.io.new_input(table.metadata_location))
         commit_ms, fresh_ms = round(1e3 * median(spent_s), 1), round(1e3 * median(fresh_s), 1)
@@ -197,7 +197,7 @@ def _cpu_s(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def _cpu_ms(work: Callable[[], object]) -> float:
+def cpu_ms(work: Callable[[], object]) -> float:
     """The minimum of some tries, in ms of CPU."""
     return round(1e3 * min(_cpu_s(work) for _ in range(_TRIES)), 1)
 

@@ -86,13 +86,15 @@ _REGISTERED: Final[dict[Format, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Load:
-    """A topic's records: keys and values of ``records``, repeated. ``schema_id`` None: they name none."""
+    """A topic's records: keys and values of ``records``, repeated. ``schema_id`` None: they name none.
+    ``schema``: its text, if it is not the format's own."""
 
     topic: str
     format: Format
     schema_id: int | None
     records: list[tuple[bytes, bytes]]
     event_ids: tuple[str, ...] = ()
+    schema: str = ""
 
     @property
     def value_format(self) -> str:
@@ -108,7 +110,7 @@ class Load:
     def avro_schema(self) -> str | None:
         """The schema's text; None for other formats than Avro."""
         kind, text = _REGISTERED.get(self.format, ("", ""))
-        return text if kind == "AVRO" else None
+        return self.schema or text if kind == "AVRO" else None
 
     def send(
         self, workbench: Workbench, count: int, on_progress: Callable[[int], None], partitions: int = 4
@@ -124,7 +126,7 @@ class Load:
         if self.schema_id is None:
             return inferring_decoder(columns)
         kind, text = _REGISTERED[self.format]
-        return make_decoder(self.schema_id, WriterSchema(text, kind=kind))
+        return make_decoder(self.schema_id, WriterSchema(self.schema or text, kind=kind))
 
 
 def make_load(workbench: Workbench, topic: str, what: Format) -> Load:

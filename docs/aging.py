@@ -82,7 +82,6 @@ def ratio() -> str:
 
 def changes() -> Rows:
     """What changes cost in tables kept by key, and a sum over these before and after."""
-    runs = json.loads(MEASURED.with_name("upserts.json").read_text("utf-8"))
     head = [
         "rows",
         "changes of a commit",
@@ -95,5 +94,49 @@ def changes() -> Rows:
         [f"{run['rows']:,}", f"{run['changes']:,}", f"{run['stage_us'] + run['commit_us']:.0f} µs"]
         + [f"{run['stage_us'] + run['commit_us_least']:.0f} µs"]
         + [f"{run[name]:,.0f} ms" for name in ("query_ms", "query_ms_after")]
-        for run in runs
+        for run in _read("upserts")
     ]
+
+
+def columns() -> Rows:
+    """What a record costs with more columns."""
+    rows = [
+        [
+            str(one["columns"]),
+            f"{one['bytes_per_record']:,}",
+            f"{one['cpu_us']:.2f} µs",
+            f"{1e3 * one['cpu_us'] / one['columns']:.0f} ns",
+            f"{1e3 * one['cpu_us'] / one['bytes_per_record']:.1f} ns",
+        ]
+        for one in _read("growth")["widths"]
+    ]
+    return ["columns", "bytes of a record", "CPU per record", "per value", "per byte"], rows
+
+
+def files() -> Rows:
+    """What the same rows cost in more files."""
+    rows = [
+        [f"{one['files']:,}", f"{one['plan_ms']:,.0f} ms", f"{one['query_ms']:,.0f} ms"]
+        for one in _read("growth")["files"]
+    ]
+    return ["files", "PyIceberg's plan", "DuckDB's sum"], rows
+
+
+def topics() -> Rows:
+    """What more topics and more partitions cost a host."""
+    head = ["topics", "partitions of each", "cores without records", "memory", "cores with records"]
+    rows = [
+        [
+            *(str(one[name]) for name in ("topics", "partitions", "quiet_cores")),
+            f"{one['quiet_mib']:,} MiB",
+            str(one["busy_cores"]),
+            f"{one['commit_ms']} ms",
+            f"{one['slowest_s']} s",
+        ]
+        for one in _read("topics")
+    ]
+    return [*head, "CPU of a commit", "slowest record"], rows
+
+
+def _read(name: str) -> Any:
+    return json.loads(MEASURED.with_name(f"{name}.json").read_text("utf-8"))

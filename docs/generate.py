@@ -55,6 +55,11 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
+def titled(tables: Mapping[str, manual.Rows]) -> str:
+    """Tables, each below its title."""
+    return "\n".join(f"{title}:\n\n{table(*rows)}" for title, rows in tables.items())
+
+
 def code(text: object) -> str:
     """Text as code; empty for empty text."""
     return f"`{text}`" if str(text) else ""
@@ -332,8 +337,13 @@ PARTS: dict[str, Callable[[], str]] = {
     "aging": lambda: table(*aging.figures()),
     "aging-ratio": aging.ratio,
     "changes": lambda: table(*aging.changes()),
-    "peers": lambda: table(*peers.figures()),
-    "peers-promises": lambda: table(*peers.promises()),
+    "peers": lambda: titled(peers.figures()),
+    "peers-promises": lambda: titled(peers.promises()),
+    "peers-refused": lambda: table(*peers.refused()),
+    "peers-changes": lambda: table(*peers.changes()),
+    "growth-columns": lambda: table(*aging.columns()),
+    "growth-files": lambda: table(*aging.files()),
+    "growth-topics": lambda: table(*aging.topics()),
     "peers-settings": lambda: table(*peers.settings()),
     "peers-price": peers.price,
     "sizing": lambda: table(*sizing.table()),

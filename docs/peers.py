@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,41 +22,64 @@ _NAMES: Final = {
     "loop": "loop with PyIceberg",
 }
 _TITLES: Final = {"avro": "Avro, 13 columns", "json": "JSON, 13 columns", "wide": "Avro, 100 columns"}
+_BY_KEY: Final = {"ours": _NAMES["ours"], "spark": "Spark, `MERGE INTO`", "flink": "Flink SQL, upsert"}
+_READERS: Final = "DuckDB, sum", "PyIceberg, sum"
 _PRICES: Final = LISTS["aws-s3"]
 _CORE_HOUR: Final = _PRICES["price_core_hour"]
 _WRITES: Final = ("PUT", "POST")  # DELETE is free, all others cost as much as GET
 
 
-def _results() -> list[dict[str, Any]]:
-    measured: list[dict[str, Any]] = json.loads((_EVIDENCE / "peers.json").read_text("utf-8"))
-    return [result for result in measured if result["figures"]]
+def _runs() -> dict[str, list[dict[str, Any]]]:
+    """The results of each format's run; formats of one run share a file."""
+    measured = [result for path in sorted(_EVIDENCE.glob("peers-*.json")) for result in _read(path.stem)]
+    formats = [name for name in _TITLES if any(result["format"] == name for result in measured)]
+    return {
+        name: [each for each in measured if each["format"] == name and each["figures"]] for name in formats
+    }
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = json.loads((_EVIDENCE / f"{name}.json").read_text("utf-8"))
+    return results
 
 
 def pictures() -> dict[Path, Callable[[], str]]:
-    """The picture, with the function that makes it."""
-    return {_EVIDENCE / "peers-cpu.svg": _picture}
-
-
-def _picture() -> str:
-    costs = {
-        _NAMES[result["figures"]["program"]]: result["figures"]["cpu_us"]
-        for result in _results()
-        if result["format"] == "avro"
+    """The pictures, each with the function that makes it."""
+    return {
+        _EVIDENCE / f"peers-{name}.svg": partial(_picture, name, results) for name, results in _runs().items()
     }
-    return bars(costs, "CPU per record, Avro with 13 columns", "µs").svg + "\n"
 
 
-def figures() -> Rows:
-    """What each program costs in each format."""
-    head = ["", "CPU per record", "times ours", "floor", "records/s", "memory at peak", "files", "of each"]
-    results = _results()
-    ours = {each["format"]: each["figures"]["cpu_us"] for each in results if _program(each) == "ours"}
-    rows = [
+def _picture(name: str, results: list[dict[str, Any]]) -> str:
+    costs = {_NAMES[_program(result)]: result["figures"]["cpu_us"] for result in results}
+    return bars(costs, f"CPU per record, {_TITLES[name]}", "µs").svg + "\n"
+
+
+def figures() -> dict[str, Rows]:
+    """What each program costs, by format."""
+    head = [
+        "",
+        "CPU per record",
+        "times ours",
+        "floor",
+        "times the floor",
+        "records/s",
+        "memory at peak",
+        "files",
+        "of each",
+    ]
+    return {_TITLES[name]: (head, _figures(results)) for name, results in _runs().items()}
+
+
+def _figures(results: list[dict[str, Any]]) -> list[list[str]]:
+    ours = next(each["figures"]["cpu_us"] for each in results if _program(each) == "ours")
+    return [
         [
-            _title(result),
+            _NAMES[_program(result)],
             f"{(one := result['figures'])['cpu_us']:.2f} µs",
-            f"{one['cpu_us'] / ours[result['format']]:.1f}",
+            f"{one['cpu_us'] / ours:.1f}",
             f"{result['floor_us']:.2f} µs",
+            f"{one['cpu_us'] / result['floor_us']:.1f}",
             f"{one['records_per_second']:,}",
             f"{one['memory_mib']:,} MiB",
             f"{one['files']:,}",
@@ -63,37 +87,83 @@ def figures() -> Rows:
         ]
         for result in results
     ]
-    return head, rows
 
 
 def _program(result: dict[str, Any]) -> str:
     return str(result["figures"]["program"])
 
 
-def _title(result: dict[str, Any]) -> str:
-    return f"{_NAMES[_program(result)]}; {_TITLES[result['format']]}"
-
-
-def promises() -> Rows:
-    """What a kill costs, and how fresh the tables are."""
+def promises() -> dict[str, Rows]:
+    """What a kill costs, and how fresh the tables are, by format."""
     head = ["", "next commit after `kill -9`", "rows lost", "rows doubled", "freshness, median", "99 of 100"]
-    rows = [
+    return {_TITLES[name]: (head, _promises(results)) for name, results in _runs().items()}
+
+
+def _promises(results: list[dict[str, Any]]) -> list[list[str]]:
+    return [
         [
-            _title(result),
+            _NAMES[_program(result)],
             f"{(one := result['figures'])['recovery_s']} s",
             f"{one['missing']:,}",
             f"{one['doubled']:,}",
             f"{one['freshness_p50_ms'] / 1000:.1f} s",
             f"{one['freshness_p99_ms'] / 1000:.1f} s",
         ]
-        for result in _results()
+        for result in results
+    ]
+
+
+def refused() -> Rows:
+    """What becomes of records that cannot be decoded, and of the others."""
+    head = ["", "option for such records", "good rows missing", "rows too many", "bad records kept"]
+    rows = [
+        [
+            f"{_NAMES[one['program']]}, {_TITLES[one['format']].partition(',')[0]}",
+            f"`{one['option']}`" if one["option"] else "",
+            f"{one['missing']:,} of {one['records'] - one['refused']:,}",
+            f"{one['doubled']:,}",
+            f"{one['kept']:,} of {one['refused']:,}",
+        ]
+        for one in _read("refused")
     ]
     return head, rows
 
 
+def changes() -> Rows:
+    """What changes by key cost, and who can read the result."""
+    head = [
+        "",
+        "rows",
+        "changes",
+        "CPU per change",
+        "a round, median",
+        "memory at peak",
+        "delete files",
+        *_READERS,
+    ]
+    rows = [
+        [
+            _BY_KEY[one["program"]],
+            f"{one['rows']:,}",
+            f"{one['changes']:,}",
+            f"{one['cpu_us']:,.0f} µs",
+            f"{one['seconds']} s",
+            f"{one['peak_mib']:,} MiB",
+            f"{one['delete_files']:,}",
+            *(_reading(one, reader) for reader in ("duckdb", "pyiceberg")),
+        ]
+        for one in _read("changes")
+    ]
+    return head, rows
+
+
+def _reading(one: dict[str, Any], reader: str) -> str:
+    return str(one["wrong"].get(reader) or f"{one[f'{reader}_ms']:,} ms")
+
+
 def settings() -> Rows:
     """What differs from each program's defaults."""
-    shown = {result["figures"]["program"]: result["figures"]["settings"] for result in _results()}
+    shown = {_program(each): each["figures"]["settings"] for run in _runs().values() for each in run}
     rows = [
         [_NAMES[name], ", ".join(f"`{key}` {text}" for key, text in settings.items())]
         for name, settings in shown.items()
@@ -110,6 +180,8 @@ def price() -> str:
     writes = sum(a_billion.get(method, 0) for method in _WRITES)
     reads = sum(a_billion.values()) - writes - a_billion.get("DELETE", 0)
     requests = (writes * _PRICES["price_1000_put"] + reads * _PRICES["price_1000_get"]) / 1000
+    rows = run["records"] + run["warm_up"]
+    row_bytes = run["files"] * run["file_mib"] * 2**20 / rows
     lines = [
         f"measured: {run['records']:,} records of {run['bytes_per_record']} bytes, {run['commits']} commits, "
         f"{run['files']} files of {run['file_mib']} MiB, {run['records_per_second']:,} records/s",
@@ -118,5 +190,7 @@ def price() -> str:
         f"compute: {hours:.2f} core hours a billion at ${_CORE_HOUR:.4f}: "
         f"**${hours * _CORE_HOUR:.3f} a billion records**",
         f"requests to S3 a billion: {writes:,.0f} that write, {reads:,.0f} that read: ${requests:.3f}",
+        f"files: a row takes {row_bytes:.1f} bytes of Parquet, a million records {row_bytes:.1f} MB, so a "
+        f"file of 64 MiB needs {64 * 2**20 / row_bytes / 1e6:.1f} million records of one task",
     ]
     return "".join(f"- {line}.\n" for line in lines)

@@ -70,6 +70,9 @@ _WITH_OTHERS = {
     "recovery/test_cluster.py": "cluster",
     "recovery/test_other_disks.py": "cluster",
     "clients/test_cluster_probe.py": "cluster",
+    # A host in this process: one Spark serves all of them.
+    "clients/test_secured_kafka.py": "integration",
+    "recovery/test_reused_ids.py": "integration",
 }
 _WITH_NOBODY = ("test_named_steps.py", "test_old_state.py")
 # Most need a minute, and ten times that where the machine is busy with other things.

@@ -20,12 +20,9 @@ from benchmarks.load import Format, make_load
 from benchmarks.measure import cpu_of_floor
 from benchmarks.peers.measure import Figures, Sizes, measure
 from benchmarks.peers.programs import PROGRAMS
-from benchmarks.peers.site import Site
-from tabletopic_kernel.local.progress import CountBar, TerminalReport
-from tabletopic_kernel.local.stack import LocalStack
+from benchmarks.peers.site import Site, own_stack
+from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.workbench import Workbench
 
 _UNIT = 50_000  # distinct events of the load: each part is a multiple
 _SHARE = {"loop": 10}  # of the records that others get, one in so many
@@ -74,28 +71,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _result(folder: Path, name: str, what: Format, options: argparse.Namespace) -> Result:
-    """One program on a stack of its own, so that no other's consumer group or table is in the way."""
+    """One program's measurement."""
     share = _SHARE.get(name, 1)
     parts = (options.warm_up // share, options.records // share, 200_000)
     warm_up, records, after_kill = (max(_UNIT, part // _UNIT * _UNIT) for part in parts)
     sizes = Sizes(warm_up, records, after_kill, options.rate, options.seconds)
-    folder.mkdir()
-    local = LocalStack(folder / "stack", TerminalReport())
     floor_us = 0.0
     try:
-        stack = local.up(die_with_parent=True)
-        bench = Workbench(Settings(state_dir=str(stack.state_dir)))
-        load = make_load(bench, "load", what)
-        with CountBar(sizes.warm_up + sizes.records, f"{name}: filling the topic", "records") as bar:
-            load.send(bench, sizes.warm_up + sizes.records, bar.to)
-        site = Site(bench, load, parallelism=2, interval_s=options.interval)
-        metadata = site.create("floor").metadata.model_dump_json()
-        floor_us = round(cpu_of_floor(metadata, load, 500_000), 2)
-        return Result(what, floor_us, measure(site, name, folder, sizes))
+        with own_stack(folder) as bench:
+            load = make_load(bench, "load", what)
+            with CountBar(sizes.warm_up + sizes.records, f"{name}: filling the topic", "records") as bar:
+                load.send(bench, sizes.warm_up + sizes.records, bar.to)
+            site = Site(bench, load, parallelism=2, interval_s=options.interval)
+            metadata = site.create("floor").metadata.model_dump_json()
+            floor_us = round(cpu_of_floor(metadata, load, 500_000), 2)
+            return Result(what, floor_us, measure(site, name, folder, sizes))
     except TableTopicError as error:
         return Result(what, floor_us, None, f"{name}: {error}")
-    finally:
-        local.down()
 
 
 def _words(text: str) -> list[str]:

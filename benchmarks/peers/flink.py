@@ -21,7 +21,20 @@ _OPENS: Final = (
 
 
 def flink(site: Site, folder: Path) -> Program:
-    """Flink SQL in one process: a mini cluster with a slot for each task, exactly-once by checkpoints."""
+    """Flink SQL: the topic into a table."""
+    columns = _wide() if site.load.format == "wide" else _clicks(avro=site.load.avro_schema is not None)
+    names = ", ".join(
+        "CAST(event_time AS TIMESTAMP_LTZ(6))" if kind.startswith("TIMESTAMP") else name
+        for name, kind in columns.items()
+    )
+    return job(site, folder, columns, names)
+
+
+def job(site: Site, folder: Path, columns: Mapping[str, str], names: str) -> Program:
+    """Flink SQL in one process: a mini cluster with a slot for each task, exactly-once by checkpoints.
+
+    ``columns``: of the topic, by SQL's types; ``names``: what the table gets of them.
+    """
     settings = {
         "execution.target": "local",
         "parallelism.default": str(site.parallelism),
@@ -36,9 +49,11 @@ def flink(site: Site, folder: Path) -> Program:
     if latest:
         settings["execution.state-recovery.path"] = f"file://{latest[-1].parent}"
     statements = [f"SET '{key}' = '{value}'" for key, value in settings.items()]
-    machine.write_whole(folder / "job.sql", ";\n".join([*statements, *_statements(site)]) + ";\n")
+    statements += _statements(site, columns, names)
+    machine.write_whole(folder / "job.sql", ";\n".join(statements) + ";\n")
     (folder / "conf").mkdir(exist_ok=True)
     shown = {key: settings[key] for key in ("parallelism.default", "execution.checkpointing.interval")}
+    shown |= _tolerant(site)
     sizes = {
         "taskmanager.memory.task.heap.size": "1 gb", "taskmanager.memory.managed.size": "128 mb",
         "taskmanager.memory.network.min": "64 mb", "taskmanager.memory.network.max": "64 mb",
@@ -63,7 +78,12 @@ def flink(site: Site, folder: Path) -> Program:
     )
 
 
-def _statements(site: Site) -> list[str]:
+def _tolerant(site: Site) -> dict[str, str]:
+    """Its format for Avro has no such option."""
+    return {"json.ignore-parse-errors": "true"} if site.tolerant and not site.load.avro_schema else {}
+
+
+def _statements(site: Site, columns: Mapping[str, str], names: str) -> list[str]:
     avro = site.load.avro_schema
     kafka = {f"properties.{key}": value for key, value in site.java_kafka.items()}
     source = {
@@ -72,6 +92,7 @@ def _statements(site: Site) -> list[str]:
         "scan.startup.mode": "earliest-offset",
         "properties.group.id": "flink",
         "format": "avro-confluent" if avro else "json",
+        **_tolerant(site),
         **kafka,
     }
     if avro:
@@ -82,11 +103,6 @@ def _statements(site: Site) -> list[str]:
                 "avro-confluent.basic-auth.credentials-source": "USER_INFO",
                 "avro-confluent.basic-auth.user-info": site.registry_login,
             }
-    columns = _wide() if site.load.format == "wide" else _clicks(avro=avro is not None)
-    names = ", ".join(
-        "CAST(event_time AS TIMESTAMP_LTZ(6))" if kind.startswith("TIMESTAMP") else name
-        for name, kind in columns.items()
-    )
     declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     lake = {"type": "iceberg", **site.jdbc_catalog}
     return [

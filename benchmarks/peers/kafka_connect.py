@@ -19,6 +19,12 @@ _JSON: Final = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
+REJECTS: Final = "rejects"  # topic of the records that cannot be decoded
+_TOLERANT: Final = {
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.name": REJECTS,
+    "errors.deadletterqueue.topic.replication.factor": "1",
+}
 
 
 def connect_sink(site: Site, folder: Path) -> Program:
@@ -35,6 +41,7 @@ def connect_sink(site: Site, folder: Path) -> Program:
         "tasks.max": str(site.parallelism),
         "iceberg.control.commit.interval-ms": str(1000 * site.interval_s),
         "consumer.override.max.poll.records": "5000",
+        **(_TOLERANT if site.tolerant else {}),
     }
     _properties(folder / "sink.properties", _sink(site) | settings)
     _properties(folder / "worker.properties", _worker(site, folder))

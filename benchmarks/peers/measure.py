@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 
 from benchmarks.measure import CpuMeter
+from benchmarks.peers.program import Program
 from benchmarks.peers.programs import PROGRAMS
 from benchmarks.peers.site import NAMESPACE, Site, growth, rows_of, wrong_at_last
 from tabletopic_kernel.clients.kafka.librdkafka import make_producer
@@ -63,9 +64,9 @@ def measure(site: Site, name: str, folder: Path, sizes: Sizes) -> Figures:
 
     Raises TableTopicError: the program ended, or its table does not grow; with the end of its output.
     """
-    table = _prepare(site, name)
+    table = prepare(site, name)
     peak = [0]
-    with _running(site, name, folder) as process:
+    with running(PROGRAMS[name](site, folder), folder) as process:
         meter = CpuMeter(process)
         begin = _reach(site, table, sizes.warm_up, folder, process, peak)
         at_begin = sum(meter.read())
@@ -80,7 +81,7 @@ def measure(site: Site, name: str, folder: Path, sizes: Sizes) -> Figures:
     rows = rows_of(site.catalog(), table)
     site.load.send(site.bench, sizes.after_kill // 2, lambda _: None)
     total = sizes.warm_up + sizes.records + sizes.after_kill
-    with _running(site, name, folder) as process:
+    with running(PROGRAMS[name](site, folder), folder) as process:
         recovered = _reach(site, table, rows + 1, folder, process, peak)
         _reach(site, table, total, folder, process, peak)
         missing, doubled = wrong_at_last(site, table, total, _REST_S, lambda: process.poll() is None)
@@ -105,7 +106,7 @@ def measure(site: Site, name: str, folder: Path, sizes: Sizes) -> Figures:
     )
 
 
-def _prepare(site: Site, name: str) -> str:
+def prepare(site: Site, name: str) -> str:
     """The program's empty table; ours makes its own, with the columns that tell where a row is from."""
     if name != "ours":
         site.create(name)
@@ -119,8 +120,8 @@ def _prepare(site: Site, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(site: Site, name: str, folder: Path) -> Iterator[psutil.Popen]:
-    program = PROGRAMS[name](site, folder)
+def running(program: Program, folder: Path) -> Iterator[psutil.Popen]:
+    """The program in a process; its whole tree is killed at the end."""
     with (folder / "log.txt").open("ab") as log:
         process = psutil.Popen(
             list(program.command), cwd=folder, env={**processes.environment(), **program.variables},

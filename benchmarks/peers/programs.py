@@ -15,6 +15,13 @@ from benchmarks.peers.site import NAMESPACE, Site, installed
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.java import jvm
 
+REJECTS: Final = "rejects"  # Spark's table of what gives no row
+_JSON_COLUMNS: Final = (
+    "event_id string, event_time string, user_id string, session_id string, event_type string, url string, "
+    "referrer string, product_id string, price double, quantity int, "
+    "device struct<type: string, os: string, browser: string>, country string, duration_ms int"
+)
+
 
 def ours(site: Site, folder: Path) -> Program:
     """A host of this product, as `tabletopic serve` starts it."""
@@ -26,8 +33,11 @@ def ours(site: Site, folder: Path) -> Program:
     )
 
 
-def spark(site: Site, folder: Path) -> Program:
-    """Structured Streaming into Iceberg's sink; Spark's own Avro, behind the schema id's five bytes."""
+def spark(site: Site, folder: Path, columns: str = _JSON_COLUMNS, key: str = "") -> Program:
+    """Structured Streaming into Iceberg's sink; Spark's own Avro, behind the schema id's five bytes.
+
+    ``columns``: of JSON, as Spark writes them; with a ``key``, each batch is merged.
+    """
     kafka = {f"kafka.{key}": value for key, value in site.java_kafka.items()}
     extra = [*installed("spark"), *jvm.spark_jars()]
     conf = {
@@ -37,18 +47,24 @@ def spark(site: Site, folder: Path) -> Program:
         "spark.ui.enabled": "false",
         "spark.jars": ",".join(map(str, extra)),
         **site.spark_conf,
+        **({"spark.sql.shuffle.partitions": str(2 * site.parallelism)} if key else {}),
     }
     source = {"subscribe": site.load.topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000000"}
     job: dict[str, Any] = {
         "conf": conf,
         "source": source | kafka,
         "schema": site.load.avro_schema,
+        "columns": columns,
+        "key": key,
+        "rejects": f"{site.catalog_name}.{NAMESPACE}.{REJECTS}" if site.tolerant else "",
         "table": f"{site.catalog_name}.{NAMESPACE}.spark",
         "interval": f"{site.interval_s} seconds",
         "checkpoint": str(folder / "checkpoint"),
     }
     settings = {key: conf[key] for key in ("spark.master", "spark.driver.memory")}
     settings |= {"maxOffsetsPerTrigger": source["maxOffsetsPerTrigger"], "trigger": job["interval"]}
+    settings |= {name: conf[name] for name in ("spark.sql.shuffle.partitions",) if name in conf}
+    settings |= {"mode": "PERMISSIVE, a second query for what gives no row"} if site.tolerant else {}
     return _script("spark_job", job, folder, settings, {"JAVA_HOME": str(jvm.spark_java_home(folder))})
 
 

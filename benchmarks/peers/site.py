@@ -30,6 +30,9 @@ from benchmarks.load import Format, Load
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.local.java import jars, jvm
+from tabletopic_kernel.local.progress import TerminalReport
+from tabletopic_kernel.local.stack import LocalStack
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 
 NAMESPACE = "bench"
@@ -42,12 +45,14 @@ _JARS = {
 
 @dataclass(frozen=True)
 class Site:
-    """A stack with a full topic. ``parallelism``: tasks of each program; ``interval_s``: between commits."""
+    """A stack with a full topic. ``parallelism``: tasks of each program; ``interval_s``: between commits;
+    ``tolerant``: programs that can pass over records which they cannot decode do so."""
 
     bench: Workbench
     load: Load
     parallelism: int
     interval_s: int
+    tolerant: bool = False
 
     @property
     def java_kafka(self) -> dict[str, str]:
@@ -93,6 +98,18 @@ class Site:
         catalog = self.catalog()
         catalog.create_namespace_if_not_exists(NAMESPACE)
         return catalog.create_table((NAMESPACE, table), columns(self.load.format))
+
+
+@contextlib.contextmanager
+def own_stack(folder: Path) -> Iterator[Workbench]:
+    """A stack of its own for a program, so that no other's consumer group or table is in the way."""
+    folder.mkdir()
+    local = LocalStack(folder / "stack", TerminalReport())
+    try:
+        stack = local.up(die_with_parent=True)
+        yield Workbench(Settings(state_dir=str(stack.state_dir)))
+    finally:
+        local.down()
 
 
 def columns(what: Format) -> Schema:

@@ -2,7 +2,8 @@
 
 Nothing is projected onto the table's schema: that would turn null lists of structs into empty ones (ADR
 0004). Files are merged only if their Parquet schema is, field by field, that of one version of the table's
-schema, and the result is written with that version. All others stay as they are.
+schema, and the result is written with that version, or with the current one if that only has more fields,
+some of them inside lists or maps (``partial_versions``). All others stay as they are.
 
 Rows deleted by position delete files are left out, also of a single file of any size. Unless the table has a
 sort order, the others are in the new file in the order of the files, and of the rows in each, so
@@ -38,6 +39,7 @@ from pyiceberg.typedef import Record
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
+from tabletopic_kernel.model.columns.inside import partial_versions
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows
@@ -158,15 +160,18 @@ class _Rewrite:
         metadata = self._current.metadata
         schemas = schemas_by_shape(metadata)
         by_schema: dict[int | None, list[SmallFile]] = {}
+        current, partial, completed = metadata.current_schema_id, partial_versions(metadata), False
         for file in self._task.files:
-            by_schema.setdefault(schemas.get(_shape_at(self._io, file)), []).append(file)
+            version = schemas.get(_shape_at(self._io, file))
+            completed |= version in partial
+            by_schema.setdefault(current if version in partial else version, []).append(file)
         sources = {field.source_id for field in metadata.spec().fields}
         for schema_id, files in by_schema.items():
             if schema_id is None:
                 self._leave("written with a schema that the table never had", files)
             elif not sources <= set((metadata.schema_by_id(schema_id) or Schema()).field_ids):
                 self._leave("written before the column of their partition", files)
-            elif len(files) == 1 and not files[0].deletes:
+            elif len(files) == 1 and not files[0].deletes and not (completed and schema_id == current):
                 self._leave("the only file of its schema", files)
             else:
                 self._merge(self._writer(schema_id), files)

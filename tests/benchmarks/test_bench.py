@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType
 
-from benchmarks import aging, wide
+from benchmarks import aging, growth, wide
 from benchmarks.day import rates
 from benchmarks.load import FORMATS, Format, Load, encoder
 from benchmarks.peers.site import columns
@@ -68,3 +68,11 @@ def test_a_day_rises_and_falls_once() -> None:
     assert (day[0], max(day), day[-1]) == (100, 1000, 100)
     assert day[:51] == sorted(day[:51])
     assert day[50:] == sorted(day[50:], reverse=True)
+
+
+def test_growth_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records have as many columns as asked for, and a table's rows are shared by as many files."""
+    monkeypatch.setattr(growth, "_RECORDS", 100)
+    narrow, broad = (growth.width(tmp_path, columns) for columns in (5, 50))
+    assert 0 < 5 * narrow.bytes_per_record < broad.bytes_per_record
+    assert growth.files(tmp_path / "files", 3, 30).files == 3

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.load import Load
-from benchmarks.peers import flink, programs
+from benchmarks.peers import changes, flink, programs, refused
 from benchmarks.peers.site import NAMESPACE, Site, columns, growth, rows_of, wrong_at_last, wrong_rows
 
 IDS = ("a", "b", "c")
@@ -69,7 +69,7 @@ def test_doubled_rows_hide_no_late_ones(site: Site) -> None:
 
 def test_flink_gets_the_catalog_and_the_login(site: Site) -> None:
     """Its statements name the same catalog as ours, and a quote in a password stays a part of it."""
-    source, catalog, insert = flink._statements(site)
+    source, catalog, insert = flink._statements(site, {"event_id": "STRING"}, "event_id")
     assert "'avro-confluent.basic-auth.user-info' = 'u:it''s'" in source
     assert "jdbc:sqlite:" in catalog
     assert "`lake`.`bench`.`flink`" in insert
@@ -80,3 +80,25 @@ def test_a_script_gets_its_job_in_a_file(site: Site, tmp_path: Path) -> None:
     program = programs.loop(site, tmp_path)
     assert json.loads((tmp_path / "job.json").read_text())["kafka"]["bootstrap.servers"] == "localhost:1"
     assert not any("localhost" in word for word in program.command)
+
+
+def test_every_thousandth_record_is_cut_in_half() -> None:
+    """The others stay, and only these have no event that a table must have."""
+    records = [(b"k", b"0123456789")] * 2_000
+    load = refused.damaged(Load("load", "avro", 1, records, tuple(map(str, range(2_000)))))
+    assert [at for at, event in enumerate(load.event_ids) if not event] == [999, 1999]
+    assert [load.records[at][1] for at in (998, 999, 1999)] == [b"0123456789", b"01234", b"01234"]
+
+
+def test_a_table_by_key_is_compared_with_what_was_sent(site: Site) -> None:
+    """Readers agree on the rows before the changes; with these missing, each is said to be wrong."""
+    accounts = changes.Accounts(100, rounds=1, changes=40)
+    table, wrong = changes._prepared(site, "spark", accounts), dict[str, str]()
+    for reader in changes._READERS:
+        assert changes._read(site, table, accounts, reader, wrong) is not None
+    assert (wrong, changes._added(site, table)) == ({}, 100)
+    changed = accounts.change()
+    assert len(set(changed["id"].to_pylist())) == len(changed) == 40
+    for reader in changes._READERS:
+        changes._read(site, table, accounts, reader, wrong)
+        assert wrong[reader].startswith("100 rows of 106, sum ")

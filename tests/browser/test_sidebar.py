@@ -46,16 +46,12 @@ def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> N
     expect(item).to_have_text("servers starting…")
     expect(item).to_have_attribute("title", "the local stack is starting: broker")
     page.until_asked(api.asked, "POST", "stack")
-
-
-def test_servers_that_stop_are_not_offered_to_be_started(page: LabPage, api: FakeApi) -> None:
-    """Until they are gone; then they are."""
+    # Servers that stop are not offered to be started, until they are gone.
     api.servers, api.detail = "stopping", "the local stack is stopping: hosts commit staged files"
-    page.open()
     expect(page.sidebar).to_contain_text("Stopping the servers")
     expect(page.sidebar).to_contain_text(api.detail)
     expect(page.button("Start the local stack")).to_be_hidden()
-    expect(page.page.locator(".jp-TableTopic-statusButton")).to_have_text("servers stopping…")
+    expect(item).to_have_text("servers stopping…")
     page.shot("sidebar-stopping")
     api.servers, api.detail = "none", NO_SERVERS
     expect(page.button("Start the local stack")).to_be_enabled()

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,16 @@ from confluent_kafka.admin import AclOperation
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
+from tabletopic_kernel.clients.kafka.java_properties import java_properties, portable_properties
+from tabletopic_kernel.clients.kafka.ranges.reading import read_ranges
 from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
 from tabletopic_kernel.host.topics.settings_topic import ensure_settings_topic
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, HOSTS_GROUP, SETTINGS_TOPIC
+from tabletopic_kernel.pipeline.source import warm_up_options
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.rows import ANY_TIME, NANOSECONDS
 from tests.servers.certificates import Authority
 from tests.servers.secured_kafka import PASSWORD, PLAIN_USER, SecuredKafka
 from tests.servers.token_server import TokenServer
@@ -49,30 +52,47 @@ def _bench(properties: dict[str, str], stack: StackInfo, folder: Path) -> Workbe
     return Workbench(Settings(state_dir=str(folder), kafka=properties, **settings))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path, way: str) -> None:
-    """Each record once: hosts, their group, the control topic and Spark's source log in by one section."""
-    properties = kafka.clients()[way]
-    topic, namespace = f"t{uuid.uuid4().hex[:8]}", f"n{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(topic, 2, ANY_TIME)
+def _filled(kafka: SecuredKafka, properties: dict[str, str]) -> str:
+    """A topic with so many records."""
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
     producer = Producer({**properties, "log_level": 0})
     for number in range(RECORDS):
         producer.produce(topic, json.dumps({"n": number}).encode())
     assert producer.flush(240) == 0
+    return topic
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_both_clients_log_in(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path, way: str) -> None:
+    """By one section: librdkafka, also without files, as on executors, and Spark's source in Java."""
+    properties = kafka.clients()[way]
+    topic = _filled(kafka, properties)
+    facts = Broker(properties).facts(topic)
+    sent = sorted(json.dumps({"n": number}).encode() for number in range(RECORDS))
+    for ours in (properties, portable_properties(properties)):
+        batches = list(read_ranges(ours, topic, facts.first, facts.end, headers=False))
+        assert sorted(value for batch in batches for value in batch["value"].to_pylist()) == sent
+    source = _bench(properties, stack, tmp_path).host_spark().read.format("kafka")
+    read = source.options(**warm_up_options(java_properties(properties), topic)).load()
+    assert sorted(bytes(row.value) for row in read.select("value").collect()) == sent
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-256", "PEM files", "unsigned tokens"])
+def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path, way: str) -> None:
+    """Each record once: hosts, their group, the control topic and Spark's source log in by one section."""
+    properties = kafka.clients()[way]
+    topic, namespace = _filled(kafka, properties), f"n{uuid.uuid4().hex[:8]}"
     bench = _bench(properties, stack, tmp_path)
     host = bench.host()
     host.start()
     try:
         bench.enable(topic, {"namespace": namespace, "commit_interval_ms": 500, "value_format": "json"})
         _wait_for_rows(bench, topic, RECORDS)
-        # From this one on the staging tasks read by librdkafka themselves.
-        producer.produce(topic, json.dumps({"n": RECORDS}).encode(), timestamp=NANOSECONDS)
-        assert producer.flush(240) == 0
-        _wait_for_rows(bench, topic, RECORDS + 1)
     finally:
         host.stop()
     table = bench.open_catalog().load_table(bench.table_of(topic))
-    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(RECORDS + 1))
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(RECORDS))
 
 
 def _wait_for_rows(bench: Workbench, topic: str, count: int) -> None:
@@ -149,11 +169,15 @@ def test_what_is_wrong_is_said(
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("listener", ["TLS", "LOGIN", "UNSIGNED"])
-def test_a_secured_listener_and_no_protocol(kafka: SecuredKafka, listener: str) -> None:
+def test_a_secured_listener_and_no_protocol(kafka: SecuredKafka) -> None:
     """It accepts connections and answers nothing: the protocol is the first thing to look at."""
-    with pytest.raises(RetryableError, match=r"security\.protocol is not set"):
-        Broker({"bootstrap.servers": kafka.address(listener)}).topics()
+
+    def ask(listener: str) -> None:
+        with pytest.raises(RetryableError, match=r"security\.protocol is not set"):
+            Broker({"bootstrap.servers": kafka.address(listener)}).topics()
+
+    with ThreadPoolExecutor(3) as pool:  # they wait
+        list(pool.map(ask, ("TLS", "LOGIN", "UNSIGNED")))
 
 
 def test_rights_that_are_missing(kafka: SecuredKafka) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -216,7 +217,16 @@ class Reached:
             if path not in self._files:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
                 self._files[path] = frozenset(entry.data_file.file_path for entry in entries)
-        return set[str]().union(*(self._files[path] for path in manifests))
+        return set(_deleted_keys(table)).union(*(self._files[path] for path in manifests))
+
+
+def _deleted_keys(table: Table) -> Iterator[str]:
+    """Files with deleted keys that the ledgers of an upsert table name, below its data folder."""
+    root = f"{table.location()}/data/{table.metadata.table_uuid}/"
+    is_keyed = "tabletopic.upsert" in table.properties  # dead letters repeat the ledger of their table
+    for snapshot in table.metadata.snapshots if is_keyed else ():
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        yield from (f"{root}{name}" for name in json.loads(summary.get("tabletopic.deleted-keys", "[]")))
 
 
 def reachable_files(table: Table) -> set[str]:

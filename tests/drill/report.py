@@ -36,7 +36,7 @@ def headline(outcome: Outcome) -> str:
     records = sum(one.acknowledged for one in outcome.verdicts)
     if outcome.ok:
         return (
-            f"{records:,} acknowledged records, each exactly once a row or a dead letter with its value, "
+            f"{records:,} acknowledged records, each once a row or a dead letter with its value or replaced, "
             f"after {len(outcome.faults):,} faults in {outcome.rounds:,} rounds"
         )
     return f"{len(differences(outcome))} differences after {len(outcome.faults):,} faults"

@@ -38,7 +38,7 @@ def run(
         faults: names of faults or groups of faults; all if empty.
         rounds: the maximum number of rounds.
         minutes: begin no round after this many minutes.
-        rate: records per second of each of the three topics.
+        rate: records per second of each topic.
         heavy: the share of rounds after which a host, or a server it needs, must restart; None: a fifth.
         hand_overs: only end hosts, one at a time, to time the takeover.
         short: rounds of half the length that end a host only in every 24th; ``heavy`` overrides that.

@@ -85,7 +85,7 @@ PROVOKED_BY: dict[Step, Fault] = {
 PROVOKED_OF: dict[Step, tuple[str, ...]] = {
     **dict.fromkeys((Step.EVOLVE, Step.EVOLVED, Step.DISCARD), ("orders",)),
     **dict.fromkeys((Step.REPLAY, Step.MARKED, Step.REPLAYED), ("orders",)),
-    Step.DELETE: ("orders", "payments", "visits"),
+    Step.DELETE: ("orders", "payments", "visits", "accounts"),
 }
 # Steps that first need an orphan or a lost response: the act at another step that leaves one.
 PREPARED_BY: dict[Step, tuple[Step, Act]] = {

@@ -1,6 +1,6 @@
 """The records of a drill: producers that continue while things break, and remember what the broker accepted.
 
-Longer than other modules, as its three kinds of records, and what each must become, are one contract with the
+Longer than other modules, as its kinds of records, and what each must become, are one contract with the
 verdict.
 """
 
@@ -40,12 +40,13 @@ class Fate(StrEnum):
     NULLS = "nulls"  # no value: a row of nulls
     LETTER = "letter"
     UNSURE = "unsure"  # its transaction's outcome is unknown: at most one row
+    GONE = "gone"  # a newer one of its key replaced or deleted it, or it deletes: no row
     LATER = "later"  # its schema is registered later: a letter until a replay after that, then a row
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record that the broker acknowledged; its value follows from ``number``, ``version`` and ``held``."""
+    """A record that the broker acknowledged; its value follows from the others, the key from ``number``."""
 
     partition: int
     offset: int
@@ -53,6 +54,15 @@ class Sent:
     version: int
     fate: Fate
     held: int = 0
+    key: int | None = None  # in a topic with one row per key
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """What its row has."""
+        if self.fate is Fate.NULLS:
+            return {}
+        key = {} if self.key is None else {"_kafka_key": key_of(self.key)}
+        return value_of(self.number, self.version, self.held) | key
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class StreamPlan:
     poison: float = 0.02
     tombstones: float = 0.02
     later: float = 0.0  # share of records whose schema is registered later
+    keys: int = 0  # so many, of a table with one row per key; a key stays in its partition
 
 
 PLANS = (
@@ -80,7 +91,35 @@ PLANS = (
     ),
     StreamPlan("payments", "protobuf", 2, True, {}),
     StreamPlan("visits", "json", 2, False, {"value_format": "json", "on_gap": "go_on"}, tombstones=0.0),
+    StreamPlan(
+        "accounts",
+        "json",
+        2,
+        False,
+        {"mode": "upsert", "value_format": "json", "key_format": "string"},
+        tombstones=0.2,
+        keys=500,
+    ),
 )
+
+
+def key_of(number: int) -> str:
+    """The Kafka key of one of the keys."""
+    return f"key {number}"
+
+
+def newest_of_keys(sent: Sequence[Sent]) -> list[Sent]:
+    """The records, with another fate for those that left no row: a dict's, in the order of offsets."""
+    rows = (Fate.ROW, Fate.NULLS)
+    newest = {one.key: one.offset for one in sorted(sent, key=lambda o: o.offset) if one.fate in rows}
+    return [
+        replace(one, fate=Fate.GONE)
+        if one.key is not None
+        and one.fate in rows
+        and (one.fate is Fate.NULLS or one.offset < newest[one.key])
+        else one
+        for one in sent
+    ]
 
 
 def value_of(number: int, version: int, held: int = 0) -> dict[str, Any]:
@@ -366,6 +405,7 @@ class Stream:
             data = _framed(schema_id, avro_body(value_of(number, version, held)))
         if fate is Fate.LETTER and data is not None:
             data = poisoned(data, number, self.plan.kind)
+        key = self._random.randrange(self.plan.keys) if self.plan.keys else None
 
         def delivered(error: Any, message: Message) -> None:
             if error is not None:
@@ -373,14 +413,18 @@ class Stream:
                     self._error = KafkaException(error)
                 return
             place = (message.partition() or 0, message.offset() or 0)
-            taken.append(Sent(*place, number, version, fate, held))
+            taken.append(Sent(*place, number, version, fate, held, key))
             if taken is self.sent:
                 self.ends[place[0]] = max(self.ends.get(place[0], 0), place[1] + 1)
 
-        partition = number % self._partitions
+        partition, kafka_key = number % self._partitions, None
+        if key is not None:
+            partition, kafka_key = key % self.plan.partitions, key_of(key)
         while True:
             try:
-                self.producer.produce(self.plan.topic, data, partition=partition, on_delivery=delivered)
+                self.producer.produce(
+                    self.plan.topic, data, kafka_key, partition=partition, on_delivery=delivered
+                )
                 return
             except BufferError:
                 self.producer.poll(0.1)

@@ -17,17 +17,10 @@ from tabletopic_kernel.model.steps import Step
 from tests.drill.faults import _DOINGS
 from tests.drill.schedule import (
     GROUPS,
-    HEAVY,
-    PROVOKED_BY,
-    PROVOKED_OF,
-    SHORT_BESIDES,
-    SHORT_SPAN_S,
     Fault,
-    Round,
     chosen,
     rounds,
 )
-from tests.drill.streams import PLANS
 
 ALL = frozenset(Fault)
 
@@ -43,16 +36,6 @@ def test_every_step_comes_equally_often() -> None:
     """So every step is hit five times in five times as many rounds as there are steps."""
     at_steps = (one.step for one in rounds(3, ALL) if one.step is not None)
     assert Counter(islice(at_steps, 5 * len(Step))) == dict.fromkeys(Step, 5)
-
-
-def test_a_step_that_was_not_reached_comes_again_soon() -> None:
-    """In vain counts for half; a step that nobody ever reaches keeps no other away."""
-    came: Counter[Step] = Counter()
-    some = rounds(3, ALL, missed=lambda: Counter({Step.MARKED: came[Step.MARKED]}))
-    for one in islice((one for one in some if one.step is not None), 10 * (len(Step) + 1)):
-        assert one.step is not None
-        came[one.step] += 1
-    assert came == dict.fromkeys(Step, 10) | {Step.MARKED: 20}
 
 
 def test_every_fault_and_act_comes() -> None:
@@ -76,15 +59,6 @@ def test_only_what_was_chosen_happens() -> None:
         assert one.act in (Act.HOLD, None)
 
 
-def test_short_rounds_end_no_host_but_alone() -> None:
-    """Few faults at once, soon after each other."""
-    some = rounds(7, ALL, besides=SHORT_BESIDES, span_s=SHORT_SPAN_S, heavy=0.0)
-    for one in islice((one for one in some if one.alone is None), 200):
-        assert not one.is_heavy
-        assert SHORT_BESIDES[0] <= len(one.besides) <= SHORT_BESIDES[1]
-        assert all(0 <= seconds <= SHORT_SPAN_S for seconds, _ in one.besides)
-
-
 def test_every_fault_is_in_one_group() -> None:
     """So a group's name reaches each."""
     members = Counter(fault for group in GROUPS.values() for fault in group)
@@ -95,31 +69,6 @@ def test_no_fault_of_that_name() -> None:
     """The message names the groups."""
     with pytest.raises(UsageError, match="hosts, servers"):
         chosen(["earthquake"])
-
-
-def test_a_provoked_step_needs_no_fault_of_the_list() -> None:
-    """What provokes a step is an order of a person or a new schema, never a fault of servers."""
-    orders = {Fault.ALTER, Fault.REPLAY, Fault.COMPACT, Fault.EXPIRE}
-    assert set(PROVOKED_BY.values()) <= orders | {Fault.EVOLVE}
-    assert PROVOKED_OF.keys() <= PROVOKED_BY.keys()
-    assert set().union(*PROVOKED_OF.values()) == {plan.topic for plan in PLANS}
-
-
-def test_a_round_is_heavy_as_often_as_was_asked() -> None:
-    """Hosts that must start again take the most time; where one dies alone, nothing else happens."""
-    for share in (0.0, 0.2, 1.0):
-        some = list(islice(rounds(6, ALL, heavy=share), 600))
-        among_others = [one for one in some if one.alone is None]
-        assert sum(one.is_heavy for one in among_others) / len(among_others) == pytest.approx(share, abs=0.05)
-        assert all(sum(fault in HEAVY for _, fault in one.besides) <= 1 for one in some)
-        assert all(one.is_heavy and one.faults == 1 for one in some if one.alone is not None)
-
-
-def test_only_the_death_of_a_worker_costs_no_host() -> None:
-    """At the steps of executors the process that dies is a Python worker."""
-    assert not Round(1, Step.STAGED, Act.KILL, None, ()).is_heavy
-    assert Round(1, Step.SENT, Act.KILL, None, ()).is_heavy
-    assert Round(1, Step.SENT, Act.HOLD, Fault.KILL_SPARK, ()).is_heavy
 
 
 def test_each_fault_has_its_line_in_the_docs() -> None:

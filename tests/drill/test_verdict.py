@@ -34,9 +34,9 @@ from tests.drill.verdict import TopicVerdict, judge, unsorted_files
 from tests.table.lake import Lake
 
 PLACE = StructType(
-    NestedField(6, "partition", IntegerType()),
-    NestedField(7, "offset", LongType()),
-    NestedField(8, "timestamp", TimestamptzType()),
+    NestedField(7, "partition", IntegerType()),
+    NestedField(8, "offset", LongType()),
+    NestedField(9, "timestamp", TimestamptzType()),
 )
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -44,6 +44,7 @@ SCHEMA = Schema(
     NestedField(3, "count", LongType()),
     NestedField(4, "extra", DoubleType()),
     NestedField(5, "_kafka_metadata", PLACE),
+    NestedField(6, "_kafka_key", StringType()),
 )
 LETTERS = Schema(NestedField(1, "partition", IntegerType()), NestedField(2, "offset", LongType()))
 SENT = [
@@ -69,8 +70,7 @@ def rows_of(sent: Sequence[Sent]) -> list[dict[str, Any]]:
     for one in sent:
         if one.fate is not Fate.LETTER:
             place = {"partition": one.partition, "offset": one.offset, "timestamp": datetime.now(UTC)}
-            value = {} if one.fate is Fate.NULLS else value_of(one.number, one.version)
-            found.append({**value, "_kafka_metadata": place})
+            found.append({**one.value, "_kafka_metadata": place})
     return found
 
 
@@ -160,6 +160,19 @@ def test_a_letter_that_should_be_a_row_by_now(catalog: Catalog) -> None:
     table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
     found = verdict(catalog, sent)
     assert found.ok, found.differences
+
+
+def test_a_table_with_one_row_per_key_is_a_dict(catalog: Catalog) -> None:
+    """A row that a newer record replaced or deleted is wrong, and so is a missing newest one."""
+    fates = [(1, Fate.ROW), (1, Fate.ROW), (2, Fate.ROW), (2, Fate.NULLS), (1, Fate.LETTER), (3, Fate.ROW)]
+    sent = [Sent(0, at, at, 1, fate, key=key) for at, (key, fate) in enumerate(fates)]
+    rows = rows_of(sent)
+    fill(catalog, [rows[1]], [{"partition": 0, "offset": 4}])
+    table = catalog.load_table("default.t")
+    assert judge(catalog, "default.t", "t", sent[:5], {0: 12}, ()).ok
+    table.append(pa.Table.from_pylist([rows[0], rows[2], rows[3]], schema=table.schema().as_arrow()))
+    found = judge(catalog, "default.t", "t", sent, {0: 12}, ())
+    assert (found.lost, found.changed) == (1, 3), found.differences
 
 
 def test_what_is_wrong_is_counted(catalog: Catalog) -> None:

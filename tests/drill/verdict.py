@@ -23,7 +23,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from tabletopic_kernel.model.dead_letter import SUFFIX
 from tests.drill.foreign import FOREIGN_PARTITION, reachable_files
-from tests.drill.streams import Fate, Sent, value_of
+from tests.drill.streams import Fate, Sent, newest_of_keys
 from tests.drill.tables import newest_ledger, path_of
 
 _METADATA = "_kafka_metadata"
@@ -89,24 +89,27 @@ def judge(
     if tables is None:
         return verdict
     table, rows, letters = tables
-    lost, wrong, changed = [], [], []
-    for record in sent:
+    lost, wrong, stale, changed = [], [], [], []
+    for record in newest_of_keys(sent):
         position = (record.partition, record.offset)
         is_row = position in rows
         if not is_row and position not in letters:
-            if record.fate is Fate.UNSURE:  # of a transaction that the broker may have aborted
+            if record.fate in (Fate.GONE, Fate.UNSURE):  # unsure: the broker may have aborted it
                 continue
             if record.offset < gone.get(record.partition, 0):
                 verdict.skipped += 1
             else:
                 lost.append(position)
+        elif record.fate is Fate.GONE:
+            stale.append(position)
         elif record.fate is not Fate.UNSURE and is_row is (record.fate is Fate.LETTER):
             wrong.append(position)
         elif is_row and not _is_equal(rows[position], record):
             changed.append(position)
-    verdict.lost, verdict.changed = len(lost), len(changed) + len(wrong)
+    verdict.lost, verdict.changed = len(lost), len(changed) + len(wrong) + len(stale)
     verdict.differ("acknowledged records are lost", lost)
     verdict.differ("records became a row where a dead letter belongs, or vice versa", wrong)
+    verdict.differ("rows or dead letters are of records that a newer one of their key replaced", stale)
     verdict.differ("rows have other values than their records", changed)
     check_ledger(table, verdict, ends)
     check_files(table, verdict, forgiven_files)
@@ -185,8 +188,9 @@ def _letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Posit
 
 
 def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:
-    expected = {} if sent.fate is Fate.NULLS else value_of(sent.number, sent.version, sent.held)
-    own = {name: value for name, value in row.items() if not name.startswith(("_kafka", "note_"))}
+    expected = sent.value
+    others = ("_kafka_header", "_kafka_metadata", "_kafka_value", "note_")
+    own = {name: value for name, value in row.items() if not name.startswith(others)}
     return all(value == expected.get(name) for name, value in own.items()) and expected.keys() <= own.keys()
 
 

@@ -47,13 +47,14 @@ class SqlEngine(Engine):
         self.name, self.dialect, self._run = dialect.name, dialect, run
 
     def ask(self, version: Version, questions: Sequence[Question]) -> list[Answer | str | None]:
-        """An answer each; if one fails, all are asked alone."""
+        """An answer each; if one fails, each half is asked again."""
         try:
             rows = self._run(self.sql(version, questions), version, questions[0].how)
         except Exception as error:  # whatever it is, it is the answer
             if len(questions) == 1:
                 return [f"{type(error).__name__}: {error}"]
-            return [answer for one in questions for answer in self.ask(version, [one])]
+            half = len(questions) // 2
+            return self.ask(version, questions[:half]) + self.ask(version, questions[half:])
         found: dict[int, Answer] = defaultdict(list)
         for number, *values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
             base = 1 + sum(len(one.shown) for one in questions[:number])

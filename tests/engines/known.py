@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -20,8 +21,6 @@ from pyiceberg.types import (
     MapType,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
     UUIDType,
 )
 
@@ -50,6 +49,13 @@ def known_fault(
         if fault.engine == engine and fits and fault.may(question, schema, table):
             return fault.name
     return None
+
+
+def may_fail(engine: str, question: Question, schema: Schema, table: Table) -> bool:
+    """Whether a known fault may make an error of the answer."""
+    return any(
+        fault.engine == engine and fault.sign and fault.may(question, schema, table) for fault in FAULTS
+    )
 
 
 def _parts(condition: Is) -> Iterator[tuple[str, Place]]:
@@ -117,11 +123,14 @@ def _float_in_null_struct(question: Question, schema: Schema, _: Table) -> bool:
 def _before_1970(question: Question, _: Schema, table: Table) -> bool:
     sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
     return any(
-        name == "in"
-        and place.steps[-1] in sources
-        and isinstance(place.kind, TimestampType | TimestamptzType)
-        for name, place in _parts(question.condition)
+        any(isinstance(part, Place) and part.steps[-1] in sources for part in parts)
+        and any(isinstance(part, Literal) and _is_before_1970(part.constant) for part in parts)
+        for _, parts in _simple(question.condition)
     )
+
+
+def _is_before_1970(constant: object) -> bool:
+    return isinstance(constant, datetime) and constant.replace(tzinfo=None) < datetime(1970, 1, 1)
 
 
 def _infinity(question: Question, _: Schema, __: Table) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyiceberg.expressions import EqualTo, IsNull
@@ -27,10 +28,13 @@ from tabletopic_kernel.query.duckdb import DuckLake
 from tests.engines.engines import session_in, spark_of
 from tests.engines.run import run
 from tests.table.lake import Lake
+from tests.table.samples import sqlite_catalog
+from tests.table.test_upsert import played
 
 pytestmark = pytest.mark.integration
 Ask = Callable[[str], list[list[object]]]
 _SEED, _QUESTIONS = 36, 250
+_PRUNING = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 _IDS = {"one": "11111111-1111-4111-8111-111111111111", "two": "ffffffff-ffff-4fff-bfff-ffffffffffff"}
 
 
@@ -95,6 +99,23 @@ def test_engines_agree_with_the_rows(session: SparkSession, folder: Path) -> Non
     assert min(outcome.answers[name] for name in ("duckdb", "spark", "pyiceberg")) > _QUESTIONS // 10, outcome
 
 
+@pytest.mark.parametrize("seed", range(6, 10))
+def test_engines_agree_about_tables_kept_by_key(seed: int, session: SparkSession, folder: Path) -> None:
+    """After a random history, and at snapshots of it: DuckDB, PyIceberg and Spark have the model's rows."""
+    name = f"keyed_{seed}"
+    (folder / name).mkdir()
+    catalog = sqlite_catalog(folder / name, name)
+    table = played(seed, catalog)
+    place = {key: catalog.properties[key] for key in ("type", "uri", "warehouse")}
+    spark = spark_of({"name": name, **place}, session)
+    snapshots = [one.snapshot_id for one in table.lake.table.snapshots()]
+    for at in (*Random(seed).sample(snapshots, 2), snapshots[-1]):
+        rows = spark.query(f"SELECT id, value FROM clicks VERSION AS OF {at}").rows.to_pydict()
+        read = sorted(zip(rows["id"], rows["value"], strict=True))
+        assert read == table.rows(at) == table.rows_of_duckdb(at)
+    assert read == table.expected()
+
+
 def test_spark_reads_what_it_would_fail_on(session: SparkSession, folder: Path) -> None:
     """A null struct with a required field, and a field that is newer than a map's files."""
     lake, ask = _table("mended", folder, session)
@@ -102,6 +123,22 @@ def test_spark_reads_what_it_would_fail_on(session: SparkSession, folder: Path) 
         update.add_column(("m", "b"), StringType())
     assert ask("SELECT s FROM clicks ORDER BY id") == [[{"b": "x", "a": 7}], [None]]
     assert ask("SELECT m['p'].b FROM clicks") == [[None], [None]]
+
+
+def test_compaction_mends_what_spark_fails_on_by_default(session: SparkSession, folder: Path) -> None:
+    """A file gets the fields that its map lacks."""
+    lake, ask = _table("completed", folder, session)
+    with lake.table.update_schema() as update:
+        update.add_column(("m", "b"), StringType())
+    session.conf.set(_PRUNING, "true")
+    try:
+        with pytest.raises(ActionNeededError, match="is not in the store"):
+            ask("SELECT m['p'].b FROM clicks")
+        lake.topic.reload()
+        lake.compact()
+        assert ask("SELECT m['p'].b FROM clicks") == [[None], [None]]
+    finally:
+        session.conf.set(_PRUNING, "false")
 
 
 def test_deletion_vectors_of_another_program(session: SparkSession, folder: Path) -> None:

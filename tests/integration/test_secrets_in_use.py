@@ -504,7 +504,7 @@ def test_servers_that_refuse_give_no_secret_away(
         _check_files(folder)
         return told
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(4) as pool:  # they wait most of the time
         told = dict(zip(_REFUSED, pool.map(of, _REFUSED), strict=True))
     shown = _shown({f"{kind}: {words}": one for kind, said in told.items() for words, one in said.items()})
     assert not shown, "\n".join(f"{where}: …{text}…" for where, text in shown.items())

@@ -151,10 +151,13 @@ def _same(one: Schema, other: Schema) -> bool:
 
 
 def test_records_and_schemas_survive_a_restart(local: LocalStack) -> None:
-    """The same records and ids afterwards, although another program took the broker's port meanwhile."""
+    """Two starters at once share one stack; after another program took the broker's port, all is there."""
+    with ThreadPoolExecutor(2) as pool:
+        infos = list(pool.map(LocalStack.up, (local, LocalStack(local.state_dir))))
+    assert infos[0].pids == infos[1].pids
+    assert sorted(len(info.started) for info in infos) == [0, 2]
     first = local.up()
-    assert set(first.started) == set(SERVERS)
-    assert local.info() == local.up()
+    assert local.info() == first
     # Asked at once: a broker that has just started still looks for the coordinator of its groups.
     assert Broker({"bootstrap.servers": first.bootstrap_servers}).group_members("nobody") == []
     _create(first, "kept")
@@ -247,6 +250,13 @@ def test_a_dead_server_is_replaced_and_the_other_left_alone(local: LocalStack) -
         assert broker.group_members("nobody") == []  # a client that was there before
         info = repaired
     assert sorted(_consume(info, "kept", 2)) == sorted(name.encode() for name in SERVERS)
+    # A demo leaves servers alone that it did not start: only the one that it repaired goes with it.
+    _kill(info.pids["registry"])
+    starter = _start(local, "--die")
+    assert starter.stdout.readline() == "up\n"
+    starter.kill()
+    starter.communicate()
+    _eventually(lambda: _processes(local) == {"kafka": info.pids["kafka"]})
 
 
 @pytest.mark.parametrize("moment", SERVERS)
@@ -262,16 +272,26 @@ def test_a_starter_that_is_killed_leaves_nothing_unknown(local: LocalStack, mome
     assert _processes(local) == {}
 
 
-def test_an_unfinished_start_is_finished_by_the_next(local: LocalStack) -> None:
-    """Servers of a starter that was killed are taken over, not started a second time."""
+def test_servers_that_nobody_wrote_down_are_found(local: LocalStack) -> None:
+    """Those of a starter that was killed are taken over, not started again; without stack.json they are
+    replaced, as nobody can reach them; without the folder down() still ends them.
+    """
     starter = _start(local)
     _eventually(lambda: set(_processes(local)) == set(SERVERS))
     there = _processes(local)
     starter.kill()
     starter.communicate()
-    info = local.up()
-    assert info.pids == there
-    assert info.started == ()
+    before = local.up()
+    assert before.pids == there
+    assert before.started == ()
+    (local.state_dir / "stack.json").unlink()
+    after = local.up()
+    assert set(after.started) == set(SERVERS)
+    assert set(_processes(local).values()) == set(after.pids.values())
+    assert not any(psutil.pid_exists(pid) for pid in before.pids.values())
+    shutil.rmtree(local.state_dir, ignore_errors=True)
+    assert set(local.down()) == set(SERVERS)
+    assert _processes(local) == {}
 
 
 @pytest.mark.parametrize("moment", SERVERS)
@@ -299,46 +319,7 @@ def test_servers_of_a_demo_die_with_it(local: LocalStack) -> None:
     starter.communicate()
     _eventually(lambda: not _processes(local))
     assert local.info() is None
-
-
-def test_a_demo_leaves_servers_alone_that_it_did_not_start(local: LocalStack) -> None:
-    """What ran before a demo runs after it; only the server it repaired goes with it."""
-    info = local.up()
-    _kill(info.pids["registry"])
-    starter = _start(local, "--die")
-    assert starter.stdout.readline() == "up\n"
-    starter.kill()
-    starter.communicate()
-    _eventually(lambda: _processes(local) == {"kafka": info.pids["kafka"]})
-
-
-def test_two_starters_at_once_share_one_stack(local: LocalStack) -> None:
-    """The second waits for the first and takes what it started."""
-    other = LocalStack(local.state_dir)
-    with ThreadPoolExecutor(2) as pool:
-        infos = list(pool.map(LocalStack.up, (local, other)))
-    assert infos[0].pids == infos[1].pids
-    assert sorted(len(info.started) for info in infos) == [0, 2]
-
-
-def test_servers_without_their_records_are_found(local: LocalStack) -> None:
-    """stack.json removed: up() replaces servers nobody can reach; folder removed: down() still ends them."""
-    before = local.up()
-    (local.state_dir / "stack.json").unlink()
-    after = local.up()
-    assert set(after.started) == set(SERVERS)
-    assert set(_processes(local).values()) == set(after.pids.values())
-    assert not any(psutil.pid_exists(pid) for pid in before.pids.values())
-    shutil.rmtree(local.state_dir, ignore_errors=True)
-    assert set(local.down()) == set(SERVERS)
-    assert _processes(local) == {}
-
-
-def test_a_server_that_cannot_start_takes_the_other_with_it(local: LocalStack) -> None:
-    """The message holds the server's own last words; nothing is left running, no watcher either."""
-    local.up(die_with_parent=True)
-    assert set(local.down()) == set(SERVERS)
-    assert _processes(local) == {}
+    # One that cannot start takes the other with it, and the watcher; the message has its own last words.
     (local.state_dir / "kafka" / "data" / "meta.properties").write_text(
         "version=1\ncluster.id=x\nnode.id=77\n"
     )

@@ -2,7 +2,7 @@
 
 Magic byte, schema id or GUID (in front or in a header), message indexes, body and key are all damaged, or all
 of them are noise. Each good record must be a row with equal values, each other one a row or a letter, and the
-table must not become another topic's. ``test_a_hundred_thousand_of_each`` has the volume.
+table must not become another topic's. ``test_many_of_each`` has the volume.
 """
 
 from __future__ import annotations
@@ -301,9 +301,10 @@ def test_nothing_is_whole(name: str, tmp_path: Path) -> None:
     assert len(told) > 3
 
 
+# The hundred thousand are for what memory does; formats differ in what one record does.
 @pytest.mark.integration
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(("name", "count"), [(name, 100_000 if name == "avro" else 20_000) for name in FORMS])
 @pytest.mark.timeout(3_600)
-def test_a_hundred_thousand_of_each(name: str, tmp_path: Path) -> None:
-    """The same with 100,000 fuzzed records and as many good ones; memory stays."""
-    assert sum(fuzz(name, 100_000, tmp_path).values()) >= 90_000
+def test_many_of_each(name: str, count: int, tmp_path: Path) -> None:
+    """The same with so many fuzzed records, and as many good ones; memory stays."""
+    assert sum(fuzz(name, count, tmp_path).values()) >= 0.9 * count

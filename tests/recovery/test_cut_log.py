@@ -23,9 +23,8 @@ from tests.recovery.waiting import wait_until
 pytestmark = pytest.mark.integration
 
 
-def kill_broker(stack: StackInfo) -> None:
+def kill_broker(local: LocalStack) -> None:
     """End the broker at once."""
-    local = LocalStack(stack.state_dir)
     known = local.known()
     assert known is not None
     os.kill(known.pids["kafka"], signal.SIGKILL)
@@ -49,7 +48,7 @@ def test_a_restored_disk(
         bench.enable(stream.topic, {"commit_interval_ms": "500ms"})
     wait_until_lag_is_0(bench, marked.topic, rewound.topic)
     folders = [stack.state_dir / "kafka" / "data" / f"{stream.topic}-0" for stream in (marked, rewound)]
-    kill_broker(stack)
+    kill_broker(LocalStack(stack.state_dir))
     for folder in folders:
         shutil.copytree(folder, tmp_path / folder.name)
     start_broker(stack, tmp_path)
@@ -57,7 +56,7 @@ def test_a_restored_disk(
         stream.send(30)
     wait_until_lag_is_0(bench, marked.topic, rewound.topic)
     assert host.stop()[0] == 0, host.last_words()
-    kill_broker(stack)
+    kill_broker(LocalStack(stack.state_dir))
     for folder in folders:
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / folder.name, folder)

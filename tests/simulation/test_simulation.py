@@ -20,7 +20,7 @@ from tests.simulation.schedule import FIRST_KEYED, KEYED_EVERY, PAIRS, Setting, 
 from tests.simulation.shrink import shrunk
 
 _SEEDS = 25  # of a test; xdist deals the tests out
-_PARTS = range(41)
+_PARTS = range(24)  # after which each pair has been looked at
 _FEW = 8
 _MUTANT_SEEDS = 160  # at most, half a minute; most are noticed by the first ten
 
@@ -140,8 +140,8 @@ def test_a_killed_parent_takes_its_children_along() -> None:
 
 
 def test_every_pair_has_a_history_that_looks_at_it() -> None:
-    """Six hundred histories look at each place and each fault there."""
-    assert {focus_of(seed) for seed in range(600)} >= set(PAIRS)
+    """The histories of the tests above look at each place and each fault there."""
+    assert {focus_of(seed) for seed in range(_SEEDS * len(_PARTS))} >= set(PAIRS)
 
 
 def test_schedules_follow_from_the_seed() -> None:

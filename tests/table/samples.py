@@ -42,10 +42,10 @@ AVRO = json.dumps(
 )
 
 
-def sqlite_catalog(folder: object) -> Catalog:
+def sqlite_catalog(folder: object, name: str = "lake") -> Catalog:
     """A catalog of a folder's own."""
     place = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-    return open_catalog({"name": "lake", "type": "sql", **place})
+    return open_catalog({"name": name, "type": "sql", **place})
 
 
 @pytest.fixture

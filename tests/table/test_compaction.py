@@ -238,6 +238,30 @@ def test_versions_of_the_schema_are_put_together_apart(catalog: Catalog) -> None
     assert names == [("a", "new"), ("a", "new", "c"), ("a", "old")]
 
 
+def test_fields_inside_maps_are_completed(catalog: Catalog) -> None:
+    """A single file gets the fields that its map lacks, of a request alone, unless one was renamed; once."""
+    inner = StructType(NestedField(4, "a", IntegerType(), required=True))
+    people = NestedField(1, "m", MapType(2, StringType(), 3, inner, False), required=False)
+    lake = Lake(catalog, Schema(people, NestedField(5, "t", StringType(), required=False)))
+    lake.append({"m": [[("p", {"a": 1}), ("q", None)], [], None], "t": ["x", None, "y"]})
+    with lake.table.update_schema() as change:
+        change.add_column(("m", "b"), StringType())
+        change.add_column("c", LongType())
+    before, (old,) = lake.rows(), lake.files()
+    assert not lake.plan(due_only=True).groups
+    lake.topic.reload()
+    assert [len(group.files) for group in lake.compact().groups] == [1]
+    (file,) = lake.files()
+    assert file.column_sizes.keys() - old.column_sizes.keys() == {6, 7}
+    assert lake.rows() == before
+    assert [row["m"] for row in lake.raw()] == [None, [("p", {"a": 1, "b": None}), ("q", None)], []]
+    assert not lake.plan().groups
+    with lake.table.update_schema() as change:
+        change.add_column(("m", "d"), StringType())
+        change.rename_column("t", "text")
+    assert not lake.plan().groups
+
+
 def test_files_of_no_version_stay(catalog: Catalog) -> None:
     """Another engine's strings are of another kind: not sure, so not touched."""
     lake = Lake(catalog, Schema(NestedField(1, "s", StringType(), required=False)))

@@ -162,7 +162,7 @@ def test_what_is_reached_stays_and_the_rest_goes(
 
 @pytest.mark.integration
 @pytest.mark.filterwarnings("ignore:Delete operation")
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEP, min_size=5, max_size=40))
 def test_what_is_reached_stays_in_long_lives(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str, int]]

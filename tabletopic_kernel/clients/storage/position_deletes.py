@@ -22,7 +22,7 @@ _SCHEMA = pa.schema(
     [
         pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
         for name, kind, field_id in (
-            (_PATH, pa.string(), PATH_ID),
+            (_PATH, pa.dictionary(pa.int32(), pa.string()), PATH_ID),
             (_POSITION, pa.int64(), POSITION_ID),
         )
     ]
@@ -52,8 +52,9 @@ def _by_path(batch: pa.RecordBatch, location: str) -> Iterator[tuple[str, Positi
     if not pa.types.is_dictionary(paths.type):
         paths = paths.dictionary_encode()
     codes, values = paths.indices.to_numpy(), positions.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    codes, values = codes[order], values[order]
+    if (np.diff(codes) < 0).any():  # not in files that follow Iceberg's order
+        order = np.argsort(codes, kind="stable")
+        codes, values = codes[order], values[order]
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for code, part in zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True):
         yield paths.dictionary[code].as_py(), part
@@ -80,14 +81,15 @@ def write_positions(
     All are in the partition of ``data``. Raises OSError.
     """
     paths = sorted(positions)
-    arrays = [pa.repeat(pa.scalar(path), len(positions[path])) for path in paths]
+    codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(positions[path]) for path in paths])
     columns = [
-        pa.concat_arrays(arrays),
+        pa.DictionaryArray.from_arrays(codes, paths),  # a location is some 200 bytes
         pa.array(np.concatenate([positions[path] for path in paths]), pa.int64()),
     ]
     output = io.new_output(location)
     with output.create() as sink:
-        pq.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA), sink, compression="zstd")
+        table = pa.Table.from_arrays(columns, schema=_SCHEMA)
+        pq.write_table(table, sink, compression="zstd", store_schema=False)
     # Equal bounds tell readers that the file is for one data file only, so the bounds are not truncated.
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,

@@ -8,6 +8,9 @@ target size, which is rewritten alone, only its own delete files count. A file i
 about it is known: Parquet, unencrypted, of the table's partition spec, with no deletes except those by
 position that all readers apply (``deleted_rows``). In a table with a sort order, files may have any order or
 none, and become files of that order; in a table without, files that somebody has sorted stay as they are.
+
+A compaction that a person asks for completes files of any size that lack a field inside a list or map
+(``model/columns/inside.py``).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pyiceberg.table import Table, TableProperties
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.conditions import read_condition
+from tabletopic_kernel.model.columns.inside import partial_versions
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.arrange import sort_order
@@ -91,7 +95,7 @@ def plan_compaction(
 ) -> CompactionPlan:
     """Groups of small files of the head of a table that was just loaded, which may have rows ``where``.
 
-    Not ``due_only``: all small ones of partitions with at least two of them.
+    Not ``due_only``: all small ones of partitions with at least two of them, and those to complete.
     """
     with reachable("the storage", lent=lends_keys(table)):
         head = Head(table)
@@ -101,7 +105,7 @@ def plan_compaction(
         wanted = None
         if where is not None:
             wanted = {task.file.file_path for task in table.scan(row_filter=where).plan_files()}
-        chooser = _Chooser(table, head, wanted)
+        chooser = _Chooser(table, head, wanted, due_only=due_only)
     chosen, left = chooser.candidates()
     max_bytes = min(_target_bytes(table), _GROUP_BYTES)
     groups: list[Group] = []
@@ -111,7 +115,8 @@ def plan_compaction(
         for packed in _packed(picked, max_bytes):
             deletes = {each.file.file_path: each.deleted for each in packed if each.deleted.files}
             group = Group(partition, tuple(each.file for each in packed), deletes)
-            groups += [group] if len(group.files) > 1 or group.deleted_rows else []
+            is_any_use = len(group.files) > 1 or group.deleted_rows or chooser.is_partial(group.files[0])
+            groups += [group] if is_any_use else []
     return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
 
 
@@ -161,8 +166,9 @@ class _Candidate:
 
 
 class _Chooser:
-    def __init__(self, table: Table, head: Head, wanted: set[str] | None) -> None:
+    def __init__(self, table: Table, head: Head, wanted: set[str] | None, *, due_only: bool) -> None:
         self._table, self._head, self._target = table, head, _target_bytes(table)
+        self._partial = set() if due_only else set(partial_versions(table.metadata).values())
         data = [
             entry
             for entry in head.data
@@ -170,7 +176,7 @@ class _Chooser:
         ]
         self._deleted = DeletedRows(table.io, head, head.deletes)
         applying = {id(entry): self._deleted.may_apply(entry) for entry in data} if head.deletes else {}
-        self._data = [entry for entry in data if self._is_small(entry.data_file) or applying.get(id(entry))]
+        self._data = [entry for entry in data if self._concerns(entry.data_file) or applying.get(id(entry))]
         self._obstacles = [self._obstacle(entry.data_file) for entry in self._data]
         for entry, obstacle in zip(self._data, self._obstacles, strict=True):
             if obstacle is None:
@@ -178,6 +184,13 @@ class _Chooser:
 
     def _is_small(self, file: DataFile) -> bool:
         return file.file_size_in_bytes < self._target / _SMALL
+
+    def is_partial(self, file: DataFile) -> bool:
+        """Whether a file is to be completed, whatever its size."""
+        return bool(self._partial) and frozenset(file.column_sizes or ()) in self._partial
+
+    def _concerns(self, file: DataFile) -> bool:
+        return self._is_small(file) or self.is_partial(file)
 
     def candidates(self) -> tuple[dict[_Partition, list[_Candidate]], dict[str, int]]:
         """Files that may be touched, by partition, and how many may not, by reason."""
@@ -194,7 +207,7 @@ class _Chooser:
             if reason := next((reason for applies, reason in reasons if applies), None):
                 left = added(left, {reason: 1})
                 continue
-            if not self._is_small(file) and not candidate.deleted.rows:
+            if not self._concerns(file) and not candidate.deleted.rows:
                 continue
             partition = "" if spec.is_unpartitioned() else spec.partition_to_path(file.partition, schema)
             # Null and the text "null" read the same.
@@ -245,6 +258,7 @@ class _Chooser:
                 with_them = []
             small = _due(small, self._target, min_files) or with_them
         heavy += [candidate for candidate in large if candidate.is_heavy or candidate.has_many_deletes]
+        heavy += [candidate for candidate in files if self.is_partial(candidate.file)]
         picked = {id(candidate) for candidate in (*small, *heavy)}
         return [candidate for candidate in files if id(candidate) in picked]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from tabletopic_kernel.clients.kafka.ranges.reading import read_ranges
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import RetryableError
 from tests.clients.ranges.topics import Filler, expected, full_topic, holed_topic, in_order, new_topic, slices
-from tests.recovery.test_cut_log import kill_broker, start_broker
+from tests.recovery.test_cut_log import kill_broker
 
 pytestmark = pytest.mark.integration
 BOTH = pytest.mark.parametrize("connect", [NativeConsumer, PlainConsumer])
@@ -30,65 +31,64 @@ def broker(stack: StackInfo) -> Broker:
 
 
 @pytest.fixture(scope="module")
-def full(broker: Broker) -> Iterator[tuple[str, Producer]]:
-    """A topic with everything, one transaction of which is open."""
+def full(broker: Broker) -> Iterator[tuple[str, pa.Table]]:
+    """A topic with everything, one transaction of which is open; and what the reference reads of it."""
     name, opened = full_topic(broker, 1)
-    yield name, opened
+    yield name, whole(broker, name)
     opened.abort_transaction()
 
 
 @pytest.fixture(scope="module")
-def holed(broker: Broker) -> str:
-    """A compacted topic."""
-    return holed_topic(broker, 2)
+def holed(broker: Broker) -> tuple[str, pa.Table]:
+    """A compacted topic, and what the reference reads of it."""
+    name = holed_topic(broker, 2)
+    return name, whole(broker, name)
 
 
-def check_equal(broker: Broker, topic: str, connect: Connect, seed: int, most: int) -> pa.Table:
-    """The whole, and slices of it, are what the reference reads; returns it."""
+def whole(broker: Broker, topic: str) -> pa.Table:
+    """What the reference reads of a topic."""
     facts = broker.facts(topic)
-    there = expected(broker, topic, facts.first, facts.end)
+    return expected(broker, topic, facts.first, facts.end)
 
-    def read(starts: dict[int, int], ends: dict[int, int]) -> list[pa.RecordBatch]:
-        return list(read_ranges(broker.properties, topic, starts, ends, headers=True, connect=connect))
 
-    assert in_order(read(facts.first, facts.end)).equals(there)
-    for batch in (batches := read(facts.first, facts.end)):
+def check_equal(broker: Broker, topic: str, there: pa.Table, connect: Connect, seed: int, most: int) -> None:
+    """The whole, and slices of it, are what the reference reads; without headers all else is the same."""
+    facts = broker.facts(topic)
+
+    def read(starts: dict[int, int], ends: dict[int, int], *, headers: bool = True) -> list[pa.RecordBatch]:
+        return list(read_ranges(broker.properties, topic, starts, ends, headers=headers, connect=connect))
+
+    batches = read(facts.first, facts.end)
+    assert in_order(batches).equals(there)
+    for batch in batches:
         batch.validate(full=True)
     assert max(map(len, batches)) <= 65_536
+    first = {0: facts.first[0]}, {0: facts.end[0]}
+    without, with_them = (pa.Table.from_batches(read(*first, headers=wanted)) for wanted in (False, True))
+    assert without.equals(with_them.drop_columns(["headers"]))
     parts = [batch for part in slices(seed, facts.first, facts.end, most) for batch in read(*part)]
     assert in_order(parts).equals(there), (in_order(parts).num_rows, there.num_rows)
-    return there
 
 
 @BOTH
 def test_everything_is_read_as_the_reference_reads_it(
-    broker: Broker, full: tuple[str, Producer], connect: Connect
+    broker: Broker, full: tuple[str, pa.Table], connect: Connect
 ) -> None:
     """Codecs, nulls, headers, long records, times, transactions: whole, and in slices of random sizes."""
-    there = check_equal(broker, full[0], connect, 3, 400)
+    topic, there = full
+    check_equal(broker, topic, there, connect, 3, 400)
     assert there.num_rows > 2_000
     assert pa.compute.max(pa.compute.binary_length(there["value"])).as_py() == 9 * 1024**2
 
 
 @BOTH
-def test_holes_end_no_range_early_and_none_late(broker: Broker, holed: str, connect: Connect) -> None:
-    """Compaction leaves few records; slices begin and end between them."""
-    assert check_equal(broker, holed, connect, 4, 50).num_rows > 0
-
-
-@BOTH
-def test_headers_are_left_out_where_nobody_wants_them(
-    broker: Broker, full: tuple[str, Producer], connect: Connect
+def test_holes_end_no_range_early_and_none_late(
+    broker: Broker, holed: tuple[str, pa.Table], connect: Connect
 ) -> None:
-    """The other columns are the same."""
-    end = broker.facts(full[0]).end[0]
-    without, with_them = (
-        pa.Table.from_batches(
-            read_ranges(broker.properties, full[0], {0: 0}, {0: end}, headers=wanted, connect=connect)
-        )
-        for wanted in (False, True)
-    )
-    assert without.equals(with_them.drop_columns(["headers"]))
+    """Compaction leaves few records; slices begin and end between them."""
+    topic, there = holed
+    check_equal(broker, topic, there, connect, 4, 50)
+    assert there.num_rows > 0
 
 
 @BOTH
@@ -106,11 +106,15 @@ def test_a_log_that_begins_later_is_an_error(broker: Broker, connect: Connect) -
     assert len(batch) == 20
 
 
-@BOTH
-def test_a_topic_that_is_not_there_is_an_error(broker: Broker, connect: Connect) -> None:
+def test_a_topic_that_is_not_there_is_an_error(broker: Broker) -> None:
     """In the words of the product, and soon."""
-    with pytest.raises(RetryableError, match="nowhere"):
-        list(read_ranges(broker.properties, "nowhere", {0: 0}, {0: 1}, headers=False, connect=connect))
+
+    def read(connect: Connect) -> None:
+        with pytest.raises(RetryableError, match="nowhere"):
+            list(read_ranges(broker.properties, "nowhere", {0: 0}, {0: 1}, headers=False, connect=connect))
+
+    with ThreadPoolExecutor(2) as pool:  # each waits for ten seconds
+        list(pool.map(read, (NativeConsumer, PlainConsumer)))
 
 
 @BOTH
@@ -128,8 +132,9 @@ def test_a_connection_is_kept_unless_it_failed(broker: Broker, connect: Connect)
             IDLE_CONSUMERS.give(properties, connect, consumer)
         return consumer
 
-    def read(topic: str = filler.topic) -> Iterator[pa.RecordBatch]:
-        return read_ranges(properties, topic, {0: 5}, {0: 15}, headers=False, connect=connect)
+    def read(start: int = 5) -> Iterator[pa.RecordBatch]:
+        ranges = {0: start}, {0: start + 10}
+        return read_ranges(properties, filler.topic, *ranges, headers=False, connect=connect)
 
     assert sum(map(len, read())) == 10
     first = idle()
@@ -143,19 +148,20 @@ def test_a_connection_is_kept_unless_it_failed(broker: Broker, connect: Connect)
     assert idle() is None
     assert sum(map(len, read())) == 10
     with pytest.raises(RetryableError):
-        list(read("nowhere"))
+        list(read(1_000))  # beyond the end of the log
     assert idle() is None
 
 
 def test_the_broker_restarts_within_a_range(tmp_path: Path) -> None:
     """A range is read to its end, or it fails and is read again: no record is missing, none comes twice."""
-    stack = LocalStack(tmp_path / "own").up(die_with_parent=True)
+    local = LocalStack(tmp_path / "own", servers=("kafka",))
+    stack = local.up(die_with_parent=True)
     try:
         broker = Broker({"bootstrap.servers": stack.bootstrap_servers})
         filler = Filler(broker, new_topic(broker, 2), 7)
         producer = Producer({**broker.properties, "linger.ms": 50})
         for partition in (0, 1):
-            filler.send(producer, 60_000, partition, 1_000)
+            filler.send(producer, 6_000, partition, 1_000)  # 25 MB: a client has 8 MB of them at once
             producer.flush()
         facts = broker.facts(filler.topic)
         there = expected(broker, filler.topic, facts.first, facts.end)
@@ -166,15 +172,16 @@ def test_the_broker_restarts_within_a_range(tmp_path: Path) -> None:
 
         reading = read()
         batches = [next(reading)]
-        kill_broker(stack)
-        start_broker(stack, tmp_path)
+        assert len(batches[0]) < there.num_rows / 2
+        kill_broker(local)
+        local.up(die_with_parent=True)
         try:
             batches += reading
         except RetryableError:
             batches = list(read())
         assert in_order(batches).equals(there)
-        kill_broker(stack)
+        kill_broker(local)
         with pytest.raises(RetryableError, match="does not respond"):
             list(read())
     finally:
-        LocalStack(tmp_path / "own").down()
+        local.down()

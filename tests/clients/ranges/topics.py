@@ -60,13 +60,14 @@ class Filler:
             )
             producer.poll(0)
 
-    def codecs(self, partitions: int, count: int) -> None:
-        """So many records by each codec, in each partition, and long ones."""
+    def codecs(self, partitions: int, count: int, longest: int = 10**6) -> None:
+        """So many records by each codec, in each partition, and long ones; the longest in partition 0."""
         for codec in CODECS:
             producer = Producer({**self.broker.properties, **_ROOM, "compression.type": codec})
             for partition in range(partitions):
                 self.send(producer, count, partition)
-                producer.produce(self.topic, bytes(self._random.choice((0, 10**6, LARGEST))), b"", partition)
+                long = self._random.choice((0, 10**6)) if partition else longest
+                producer.produce(self.topic, bytes(long), b"", partition)
             producer.flush()
 
     def transaction(self, partitions: int, count: int, end: Callable[[Producer], None] | None) -> Producer:
@@ -109,7 +110,7 @@ def full_topic(broker: Broker, seed: int) -> tuple[str, Producer]:
     filler = Filler(
         broker, new_topic(broker, 2, max_message_bytes=str(_ROOM["message.max.bytes"]), **any_time), seed
     )
-    filler.codecs(2, 200)
+    filler.codecs(2, 200, LARGEST)
     filler.configure(message_timestamp_type="LogAppendTime")
     filler.codecs(1, 50)
     filler.widen(4)

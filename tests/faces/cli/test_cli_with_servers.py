@@ -72,25 +72,16 @@ def test_info_opens_the_catalog(tabletopic: Tabletopic, stack: StackInfo) -> Non
     assert isinstance(told["hosts"], list)
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "message"),
-    [
-        (
-            "TABLETOPIC_REGISTRY__URL",
-            f"http://{_NOBODY}",
-            f"the registry at http://{_NOBODY} does not respond",
-        ),
-        ("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", _NOBODY, f"the broker at {_NOBODY} does not respond"),
-    ],
-)
-def test_enable_while_a_server_is_away(
-    tabletopic: Tabletopic, catalog: Catalog, topic: str, variable: str, value: str, message: str
-) -> None:
+def test_enable_while_a_server_is_away(tabletopic: Tabletopic, catalog: Catalog, topic: str) -> None:
     """Without registry or broker nothing is enabled; the message names the server, the code is 1."""
-    ended = tabletopic("enable", topic, "--table", "cli_away", environ={variable: value})
-    assert ended.code == 1
-    assert message in ended.err
-    assert "Traceback" not in ended.err
+    for variable, value, server in (
+        ("TABLETOPIC_REGISTRY__URL", f"http://{_NOBODY}", "registry"),
+        ("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", _NOBODY, "broker"),
+    ):
+        ended = tabletopic("enable", topic, "--table", "cli_away", environ={variable: value})
+        assert ended.code == 1
+        assert f"the {server} at {value} does not respond" in ended.err
+        assert "Traceback" not in ended.err
     assert tabletopic("status", topic).code == 2
     assert not catalog.table_exists(("default", "cli_away"))
 
@@ -152,15 +143,8 @@ def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]
     assert status["schema_versions"][0]["subject"] == f"{name}-value"
     assert status["rows"] == 2000
 
-    sql = "SELECT event_type, count(*) AS n FROM default.cli_story GROUP BY event_type"
-    rows = tabletopic("query", sql, "--json").json
-    assert sum(row["n"] for row in rows) == 2000
     by_spark = tabletopic("query", "--engine", "spark", "SELECT count(*) AS n FROM cli_story", "--json")
     assert by_spark.json == [{"n": 2000}], by_spark.err
-
-    lines = tabletopic("events", name, "--json", "--since", "10m").out.splitlines()
-    kinds = [json.loads(line)["type"] for line in lines]
-    assert kinds.index("Enabled") < kinds.index("Committed")
 
     host.send_signal(signal.SIGTERM)
     told, _ = host.communicate(timeout=120)
@@ -172,23 +156,22 @@ def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]
     assert tabletopic("status", name).code == 2
 
 
-@pytest.mark.parametrize(
-    "words", [["status", "--watch", "--json"], ["events", "--follow", "--since", "all", "--json"]]
-)
-def test_ctrl_c_ends(tabletopic: Tabletopic, command: list[str], tmp_path: Path, words: list[str]) -> None:
+def test_ctrl_c_ends(tabletopic: Tabletopic, command: list[str], tmp_path: Path) -> None:
     """What watches or follows ends at Ctrl-C with 130 and without a word."""
     assert tabletopic("produce-clickstream", "--topic", "cli-watched", "--count", "1").code == 0
     assert tabletopic("enable", "cli-watched").code == 0
-    running = subprocess.Popen(
-        [*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    if words[0] == "status":
-        assert json.loads(running.stdout.readline())["topic"]
-    else:
-        assert _until(lambda: bool(psutil.Process(running.pid).net_connections()))  # it asks the broker
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=240)
-    assert (running.returncode, errors) == (130, "")
+    for words in (["status", "--watch", "--json"], ["events", "--follow", "--since", "all", "--json"]):
+        running = subprocess.Popen(
+            [*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if words[0] == "status":
+            assert json.loads(running.stdout.readline())["topic"]
+        else:  # it asks the broker
+            process = psutil.Process(running.pid)
+            assert _until(lambda process=process: bool(process.net_connections()))
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=240)
+        assert (running.returncode, errors) == (130, ""), words
     assert tabletopic("disable", "cli-watched").code == 0
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.storage.locations import file_name
@@ -152,9 +152,9 @@ class LiveRows:
             self._deletes.setdefault(partition_of(delete.data_file), []).append(delete)
         self._deleted: dict[PartitionKey, dict[str, Mask]] = {}
 
-    def deletes_of(self, partition: PartitionKey) -> tuple[DataFile, ...]:
-        """Those of a partition."""
-        return tuple(entry.data_file for entry in self._deletes.get(partition, ()))
+    def deletes_of(self, partition: PartitionKey) -> Sequence[ManifestEntry]:
+        """The delete files of a partition."""
+        return self._deletes.get(partition, ())
 
     def deleted_of(self, partition: PartitionKey) -> Mapping[str, Mask]:
         """Which rows of a partition's data files are deleted, by location; its delete files are read once.
@@ -162,10 +162,11 @@ class LiveRows:
         Raises ActionNeededError if not all readers apply one of them, and OSError.
         """
         if partition not in self._deleted:
-            self._deleted[partition] = self._read(self._deletes.get(partition, ()))
+            self._deleted[partition] = self.deleted_by(self.deletes_of(partition))
         return self._deleted[partition]
 
-    def _read(self, deletes: Iterable[ManifestEntry]) -> dict[str, Mask]:
+    def deleted_by(self, deletes: Iterable[ManifestEntry]) -> dict[str, Mask]:
+        """Which rows some delete files of a partition delete, by the location of data files; as above."""
         deleted: dict[str, Mask] = {}
         for delete in deletes:
             for path, positions in read_positions(self._io, delete.data_file.file_path):

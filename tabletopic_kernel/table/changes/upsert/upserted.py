@@ -5,11 +5,12 @@ head that its request asserts is searched for each key that is written or delete
 is searched again. What the table cannot show, a key that was deleted, is in the files that the ledger names
 (``remembered``), in the same snapshot as everything else (I2), so a new owner has it, and a rollback too.
 
-With eight delete files in a partition, the next ones are merged with them in the same snapshot.
+Delete files of a partition are merged in the same snapshot, but for those that are much larger than its own.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
@@ -29,6 +30,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, Time
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
+from tabletopic_kernel.clients.storage.tiers import small_ones
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger, added
 from tabletopic_kernel.model.moved_rows import Positions
@@ -38,7 +40,7 @@ from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter, epoch_f
 from tabletopic_kernel.table.changes.change import TableChange, checked_columns
 from tabletopic_kernel.table.changes.ledger_history import key_file_name, locations
 from tabletopic_kernel.table.changes.upsert.kept_values import with_kept_values
-from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
+from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, PartitionKey, read_rows
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
 from tabletopic_kernel.table.changes.upsert.staged import (
     Upsert,
@@ -51,6 +53,7 @@ from tabletopic_kernel.table.dead_letters import LetterTable
 from tabletopic_kernel.table.topic_table import TopicTable
 
 MOST_FILES: Final = 8  # delete files of a partition, and files with deleted keys; more are merged
+_MUCH_LARGER: Final = 8  # times: such a delete file is not written again
 _WHOLE = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
 
 
@@ -174,14 +177,25 @@ class _Files:
 def _merged(
     live: LiveRows, files: Iterable[DataFile], positions: Mapping[str, Positions]
 ) -> tuple[dict[str, Positions], tuple[DataFile, ...]]:
-    """The positions, with all earlier ones of partitions that have many delete files, and these files."""
+    """The positions, with those of small delete files of their partitions, and these files.
+
+    Readers collect positions in a hash table, where those that came in order are next to one another.
+    """
     of_files = {file.file_path: partition_of(file) for file in files}
-    touched = {of_files[path] for path in positions}
-    full = {key for key in touched if len(live.deletes_of(key)) >= MOST_FILES}
-    merged = dict(positions)
-    for path, mask in (pair for key in full for pair in live.deleted_of(key).items()):
-        merged[path] = np.union1d(np.flatnonzero(mask), positions.get(path, np.empty(0, np.int64)))
-    return merged, tuple(file for key in full for file in live.deletes_of(key))
+    rows = Counter[PartitionKey]()
+    for path, of_file in positions.items():
+        rows[of_files[path]] += len(of_file)
+    merged, removed = dict(positions), list[ManifestEntry]()
+    for partition, count in rows.items():
+        deletes = {entry.data_file.file_path: entry for entry in live.deletes_of(partition)}
+        sizes = {path: entry.data_file.record_count for path, entry in deletes.items()}
+        chosen = small_ones(sizes, count, least=len(sizes) - MOST_FILES + 1, ratio=_MUCH_LARGER)
+        small = [deletes[path] for path in chosen]
+        for path, mask in live.deleted_by(small).items():
+            mask[positions.get(path, [])] = True
+            merged[path] = np.flatnonzero(mask)
+        removed += small
+    return merged, tuple(entry.data_file for entry in removed)
 
 
 def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Ledger:
@@ -209,7 +223,7 @@ def with_fewer_files(
     since_us = None if keeps_all else (oldest - CLOCK_TOLERANCE_MS) * 1000
     paths = locations(table, ledger)
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
-        small = _small(table, paths)
+        small = small_ones(_sizes(table, paths), least=max(2, len(paths) - MOST_FILES + 1))
         kept = lookup.newest_deletes(_small_rows(table, upsert, columns, ledger, small), since_us)
     target = deletes_schema(columns)
     arrays = [kept.column(field.name).cast(_castable(field.type)) for field in target]
@@ -233,19 +247,12 @@ def _small_rows(
                 yield from read_rows(table.io, path, columns, None)
 
 
-def _small(table: Table, paths: Sequence[str]) -> list[str]:
-    """The files to merge: without each that is larger than all smaller ones together. So a deleted key is
-    written again when about as many others were deleted, not with every merge.
-    """
+def _sizes(table: Table, paths: Sequence[str]) -> dict[str, int]:
     sizes = dict.fromkeys(paths, 0)
     for path in paths:
         with suppress(FileNotFoundError):
             sizes[path] = len(table.io.new_input(path))
-    small = sorted(paths, key=sizes.__getitem__)
-    least = max(2, len(paths) - MOST_FILES + 1)
-    while len(small) > least and 2 * sizes[small[-1]] > sum(sizes[path] for path in small):
-        small.pop()
-    return small
+    return sizes
 
 
 def _castable(kind: pa.DataType) -> pa.DataType:
