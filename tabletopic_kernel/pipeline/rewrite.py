@@ -39,7 +39,7 @@ from pyiceberg.typedef import Record
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
-from tabletopic_kernel.model.columns.inside import partial_versions
+from tabletopic_kernel.model.columns.missing_fields import partial_versions
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows

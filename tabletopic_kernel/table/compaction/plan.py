@@ -10,7 +10,7 @@ position that all readers apply (``deleted_rows``). In a table with a sort order
 none, and become files of that order; in a table without, files that somebody has sorted stay as they are.
 
 A compaction that a person asks for completes files of any size that lack a field inside a list or map
-(``model/columns/inside.py``).
+(``model/columns/missing_fields.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyiceberg.table import Table, TableProperties
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.conditions import read_condition
-from tabletopic_kernel.model.columns.inside import partial_versions
+from tabletopic_kernel.model.columns.missing_fields import partial_versions
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.arrange import sort_order

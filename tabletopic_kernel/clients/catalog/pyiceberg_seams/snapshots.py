@@ -32,8 +32,8 @@ from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFil
 from pyiceberg.typedef import EMPTY_DICT
 
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import has_files, in_blocks
+from tabletopic_kernel.clients.storage.files_to_merge import files_to_merge
 from tabletopic_kernel.clients.storage.position_deletes import partition_of, write_positions
-from tabletopic_kernel.clients.storage.tiers import small_ones
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Positions
 
@@ -168,10 +168,10 @@ class ChangeSnapshot(_OverwriteFiles):
         append = self._transaction.update_snapshot().merge_append()  # has what the table's properties say
         sizes = {manifest.manifest_path: manifest.manifest_length for manifest in manifests}
         least = len(sizes) + 1 - min(append._min_count_to_merge, _MOST_MANIFESTS)
-        small = set(small_ones(sizes, least=least, ratio=_MUCH_LARGER))
+        small = set(files_to_merge(sizes, least=least, ratio=_MUCH_LARGER))
         merging = _ManifestMergeManager(append._target_size_bytes, 2, append._merge_enabled, self)
-        merged = merging.merge_manifests([one for one in manifests if one.manifest_path in small])
-        return [*merged, *(one for one in manifests if one.manifest_path not in small)]
+        merged = merging.merge_manifests([each for each in manifests if each.manifest_path in small])
+        return [*merged, *(each for each in manifests if each.manifest_path not in small)]
 
     def _with_deletes(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Delete manifests of a spec, with the added files in one that replaces those with removed files."""

@@ -29,8 +29,8 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, TimestamptzType, TimeType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.storage.files_to_merge import files_to_merge
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
-from tabletopic_kernel.clients.storage.tiers import small_ones
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger, added
 from tabletopic_kernel.model.moved_rows import Positions
@@ -189,7 +189,7 @@ def _merged(
     for partition, count in rows.items():
         deletes = {entry.data_file.file_path: entry for entry in live.deletes_of(partition)}
         sizes = {path: entry.data_file.record_count for path, entry in deletes.items()}
-        chosen = small_ones(sizes, count, least=len(sizes) - MOST_FILES + 1, ratio=_MUCH_LARGER)
+        chosen = files_to_merge(sizes, count, least=len(sizes) - MOST_FILES + 1, ratio=_MUCH_LARGER)
         small = [deletes[path] for path in chosen]
         for path, mask in live.deleted_by(small).items():
             mask[positions.get(path, [])] = True
@@ -223,7 +223,7 @@ def with_fewer_files(
     since_us = None if keeps_all else (oldest - CLOCK_TOLERANCE_MS) * 1000
     paths = locations(table, ledger)
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
-        small = small_ones(_sizes(table, paths), least=max(2, len(paths) - MOST_FILES + 1))
+        small = files_to_merge(_sizes(table, paths), least=max(2, len(paths) - MOST_FILES + 1))
         kept = lookup.newest_deletes(_small_rows(table, upsert, columns, ledger, small), since_us)
     target = deletes_schema(columns)
     arrays = [kept.column(field.name).cast(_castable(field.type)) for field in target]

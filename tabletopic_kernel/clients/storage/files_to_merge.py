@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def small_ones(sizes: Mapping[str, int], more: int = 0, *, least: int = 0, ratio: int = 1) -> list[str]:
+def files_to_merge(sizes: Mapping[str, int], more: int = 0, *, least: int = 0, ratio: int = 1) -> list[str]:
     """The files to merge, with ``more``: without each that is so many times as large as all smaller ones.
 
     So what is in a file is written again when that part of it has come, not with every merge.
 
-    >>> small_ones({"a": 100, "b": 5, "c": 4}, 1)
+    >>> files_to_merge({"a": 100, "b": 5, "c": 4}, 1)
     ['c', 'b']
     """
     small, least = sorted(sizes, key=sizes.__getitem__), max(0, least)
