@@ -108,7 +108,7 @@ def test_the_wheel_has_every_file(wheel: Path) -> None:
     shared = {name.split(".data/data/", 1)[1]: info for name, info in held.items() if ".data/data/" in name}
     sidebar = {name: info for name, info in shared.items() if name.startswith(LABEXTENSION)}
     assert f"{LABEXTENSION}install.json" in sidebar
-    assert sum(info.file_size for info in sidebar.values()) <= 200 * 1024
+    assert sum(info.file_size for info in sidebar.values()) <= 256 * 1024
     assert "etc/jupyter/jupyter_server_config.d/tabletopic_kernel.json" in shared
     assert "share/jupyter/kernels/tabletopic/kernel.json" in shared
 
