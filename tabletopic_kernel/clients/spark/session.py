@@ -85,6 +85,8 @@ _DEFAULTS = {
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2),  # numpy's and Python's
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
+    # For a checkpoint's files: without checksums, which would be additional files.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # With it, Iceberg fails where a struct in a map has a field newer than a file ("is not in the store").
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.scheduler.mode": "FAIR",  # a notebook's queries do not starve the topics
@@ -94,12 +96,14 @@ _DEFAULTS = {
 # thread per core, would cost more than they save, at each start 4 s of CPU (ADR 0037). Queries need both.
 _OF_HOST = "-XX:TieredStopAtLevel=1"
 # Hadoop's one way to write a checkpoint's file without starting a program that sets its permissions, which
-# costs as much as the batch; also without checksums, which would be additional files.
+# costs as much as the batch. In the session's properties alone: elsewhere, as for the buffers of S3A, Hadoop
+# insists on a class of its own for local files.
 _CHECKPOINTS_OF_HOST = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
 }
 _COLLECTORS = {True: "-XX:+UseSerialGC -Xms64m", False: "-XX:+UseParallelGC"}
 # The user's values are added to ours, which Spark cannot do without.
@@ -166,7 +170,6 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
             if local
             else executor_conf(_jvm_options(settings.conf.get("spark.executor.extraJavaOptions", "")))
         ),
-        **(_CHECKPOINTS_OF_HOST if place.is_host else {}),
         **_catalogs(catalogs),
     }
     conf = {**ours, **settings.conf}
@@ -199,6 +202,9 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
     threading.Thread(target=start, name="spark start", daemon=True).start()
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
+    for key, value in _CHECKPOINTS_OF_HOST.items() if place.is_host else ():
+        if key not in settings.conf:
+            session.conf.set(key, value)
     give_keys(session, *catalogs)
     return session
 
