@@ -199,7 +199,7 @@ def test_nobody_enters_without_a_login(live: LiveServer, bench: FakeWorkbench) -
     assert live.ask("GET", "tabletopic/dashboard/ws", login=False, headers=asked).status == 403
     assert live.ask("POST", "tabletopic/dashboard/", login=False).status in (302, 403)
     # What the overview looks at goes on, from the tests before.
-    assert {asked[0] for asked in bench.asked} <= {"desired_topics", "kafka_topics"}
+    assert {asked[0] for asked in bench.asked} <= {"desired_topics", "kafka_topics", "events"}
     assert "clicks" in bench.on
     assert live.backend.dashboard.child.pid is None
 
