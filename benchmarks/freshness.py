@@ -59,7 +59,7 @@ class Freshness:
     p50_s: float
     p99_s: float
     longest_s: float
-    told: str | None  # what the status says of the topic
+    status: str | None  # what the status says of the topic
     different: bool
 
 
