@@ -101,7 +101,7 @@ def is_alive(process: ProcessId, its_mark: str) -> bool:
     _reap()
     try:
         candidate = psutil.Process(process.pid)
-        if candidate.status() == psutil.STATUS_ZOMBIE:
+        if has_ended(candidate):
             return False
         return process.names(candidate) or its_mark in candidate.cmdline()
     except psutil.Error:  # gone, or another user's
@@ -115,7 +115,7 @@ def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             carried = set(marks).intersection(process.cmdline())
-            if carried and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+            if carried and process.pid != os.getpid() and not has_ended(process):
                 matches.append((carried.pop(), ProcessId.of(process)))
     return matches
 
@@ -163,14 +163,19 @@ def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Pr
     ends_at = time.monotonic() + timeout_s
     while handles and time.monotonic() < ends_at:
         _, handles = psutil.wait_procs(handles, timeout=0.1)
-        handles = [handle for handle in handles if not _has_ended(handle)]
+        handles = [handle for handle in handles if not has_ended(handle)]
     return handles
 
 
-def _has_ended(process: psutil.Process) -> bool:
-    """Whether it has ended, reaped or not."""
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it has ended, reaped or not.
+
+    The first thread of a killed process may be a zombie while others, and so its ports and locks, still exist.
+    """
     try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return not process.is_running()
+        return process.num_threads() <= 1
     except psutil.NoSuchProcess:
         return True
 
@@ -255,7 +260,7 @@ class ProcessTree:
         """Processes that are or were ours, and still run."""
         self.look()
         with self._lock:
-            return [process for process in self._seen if not _has_ended(process)]
+            return [process for process in self._seen if not has_ended(process)]
 
     def end_what_is_left(self, timeout_s: float) -> list[str]:
         """Wait ``timeout_s`` for the rest to end, then kill them; returns the names of those killed."""

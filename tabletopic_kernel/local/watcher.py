@@ -53,7 +53,7 @@ def wait_for_end(parent: ProcessId) -> None:
         if not parent.names(process):
             return
         # Its own parent waits for a zombie, perhaps never.
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        while not processes.has_ended(process):
             with contextlib.suppress(psutil.TimeoutExpired):
                 process.wait(timeout=1)
 

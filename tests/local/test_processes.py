@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,9 +12,19 @@ import psutil
 import pytest
 
 from tabletopic_kernel.local import processes
+from tabletopic_kernel.local.machine import is_free_port
 from tabletopic_kernel.local.processes import ProcessId
 
 SLEEP = "import time; time.sleep(60)"
+LISTENING = """
+import socket, sys, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+memory = b"x" * 2**29
+for _ in range(200):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print(server.getsockname()[1], flush=True)
+time.sleep(60)
+"""
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"
 
 
@@ -60,6 +71,17 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     processes.stop([started], 10)
     assert not processes.is_alive(started, "mark")
     processes.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
+
+
+def test_a_killed_process_is_alive_while_it_holds_its_port(tmp_path: Path) -> None:
+    """Its first thread ends long before the last: a server started then would get another port."""
+    started = _start(tmp_path, LISTENING, "mark")
+    while not (port := (tmp_path / "out").read_text().strip()):
+        assert processes.is_alive(started, "mark")
+    os.kill(started.pid, signal.SIGKILL)
+    while processes.is_alive(started, "mark"):
+        pass
+    assert is_free_port(int(port))
 
 
 def test_settings_of_other_installations_do_not_reach_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
