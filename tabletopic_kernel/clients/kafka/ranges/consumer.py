@@ -15,11 +15,12 @@ from tabletopic_kernel.clients.kafka.librdkafka import make_consumer
 from tabletopic_kernel.clients.kafka.ranges.batches import RECORDS, ROOM, batch_of
 
 # A task's records that were fetched and not yet read: more is fetched again by the next task. A fetch whose
-# turn comes while as much waits is looked at again soon.
+# turn comes while as much waits is looked at again soon. All records of a range are there: only a fetch
+# behind its end waits, and with it the first fetch of the next range.
 DEFAULTS: Final = {
     "queued.max.messages.kbytes": "8192",
     "fetch.queue.backoff.ms": "2",
-    "fetch.wait.max.ms": "100",
+    "fetch.wait.max.ms": "2",
     "socket.nagle.disable": "true",
 }
 # Missing offsets are an error, and never skipped silently (I8).

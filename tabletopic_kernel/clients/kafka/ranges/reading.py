@@ -24,6 +24,7 @@ from tabletopic_kernel.model.errors import BROKER, RetryableError
 
 _LOG = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
+_LEADERS_S: Final = 1.0
 _PATIENCE_S: Final = 60.0  # with a broker that responds: a long answer may be under way, or aborted records
 # librdkafka tries again by itself. It also asks for the coordinator of the group, which is not needed here.
 _PASSING: Final = NO_LEADER | {
@@ -104,6 +105,7 @@ class _Reading:
         self._unseen = set(starts)  # partitions whose first record has not arrived
 
     def batches(self, ends: Mapping[int, int], seconds: float, *, headers: bool) -> Iterator[pa.RecordBatch]:
+        self._find_leaders()
         consumer, quiet_since = self._consumer, time.monotonic()
         ask_s, until_s = quiet_since + TIMEOUT_S, quiet_since + seconds
         consumer.begin(self._topic, self._starts, ends, headers=headers)
@@ -131,6 +133,11 @@ class _Reading:
                         system=BROKER,
                     )
                 ask_s = now_s + TIMEOUT_S
+
+    def _find_leaders(self) -> None:
+        """Ask anything of the topic: fetching would begin up to a second later if its leaders were unknown."""
+        with contextlib.suppress(KafkaException):
+            self._consumer.log_start(self._topic, next(iter(self._starts)), _LEADERS_S)
 
     def _responds(self) -> bool:
         with contextlib.suppress(KafkaException):
