@@ -39,6 +39,9 @@ class FakeWorker:
     def start(self) -> None:
         """Nothing to start."""
 
+    def rest(self, seconds: float) -> None:
+        """Batches are staged by hand."""
+
     def read_up_to(self, ends: Any) -> None:
         """Record the request; the test stages it, or not."""
         self.asked.append(dict(ends))

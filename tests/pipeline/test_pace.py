@@ -17,10 +17,12 @@ class NoBroker(Ends):
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
         self.begun: list[bool] = []
+        self.due_s: list[float] = []
 
     def wait(self, broker: Any, wait: Wait, given_up: Any) -> None:
         """As the real one's."""
         self.begun.append(not given_up())
+        self.due_s.append(wait.due_s)
 
 
 def test_a_request_behind_a_cut_log_is_forgotten() -> None:
@@ -35,3 +37,15 @@ def test_a_request_behind_a_cut_log_is_forgotten() -> None:
     pace.ask({0: 9})
     pace.wait({0: 7}, is_behind=False)
     assert ends.begun == [True, False, False, True, True, False]
+
+
+def test_batches_begin_no_more_often_than_commits() -> None:
+    """One that was staged earlier would wait, and bring records of that time; a short rest changes nothing."""
+    ends = NoBroker()
+    settings = TopicSettings(commit_interval_ms=1_000)
+    pace = Pace(SourceSpec("t", {}, {0: 5}, settings), cast(Broker, None), ends, lambda: False)
+    pace.wait({0: 5}, is_behind=True)
+    for seconds in (3.0, 0.5):
+        pace.rest(seconds)
+        pace.wait({0: 5}, is_behind=True)
+    assert ends.due_s[1:] == [3.0, 1.0]

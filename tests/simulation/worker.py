@@ -49,6 +49,9 @@ class ModelWorker:
         self._process.world.outside.call("spark", lambda: None)
         self._process.workers.append(self)
 
+    def rest(self, seconds: float) -> None:
+        """The simulation chooses when batches begin."""
+
     def read_up_to(self, ends: Mapping[int, int]) -> None:
         """The real one ends its query early; here, turns come when they come."""
 

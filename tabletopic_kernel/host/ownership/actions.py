@@ -221,8 +221,10 @@ class Actions:
             return
         self._maintenance.appended(done.batches, waits=waits_ms > 2 * self._settings.commit_interval_ms)
         self._report.committed(done.batches, owner, began_ms)
-        if self._schedule.asked and self.worker is not None:
-            self.worker.read_up_to(self._schedule.asked)  # one batch did not suffice
+        if self.worker is not None:
+            self.worker.rest(self._schedule.rest_ms / 1000)
+            if self._schedule.asked:
+                self.worker.read_up_to(self._schedule.asked)  # one batch did not suffice
 
     def _give_up_compaction(self, error: OutdatedError) -> Event | None:
         """Discard a compaction whose files other writers changed."""

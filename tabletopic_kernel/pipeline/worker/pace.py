@@ -18,7 +18,7 @@ class Pace:
 
     def __init__(self, spec: SourceSpec, broker: Broker, ends: Ends, given_up: Callable[[], bool]) -> None:
         self._topic, self._broker, self._ends, self._given_up = spec.topic, broker, ends, given_up
-        self._interval_s = spec.settings.commit_interval_ms / 1000
+        self._interval_s = self._shortest_s = spec.settings.commit_interval_ms / 1000
         self._every_s = poll_interval_ms(spec.settings.commit_interval_ms) / 1000
         self._least = min(MIN_RECORDS, spec.max_records)
         self._position = spec.start
@@ -43,6 +43,10 @@ class Pace:
         self._hurried = position if self._is_at_once() else None
         self._begun_s = min(wait.look_s, self._ends.clock())
         return {**dict.fromkeys([*wait.ends, *self._asked], 0), **position}  # Spark needs each partition's
+
+    def rest(self, seconds: float) -> None:
+        """Let batches begin no more often than commits, which are so long apart: none waits for the next."""
+        self._interval_s = max(self._shortest_s, seconds)
 
     def ask(self, ends: Offsets) -> None:
         """Let a batch begin at once, unless all below ``ends`` has been read."""

@@ -97,6 +97,10 @@ class Worker:
         """Read up to ``ends`` now, not when the batch is due; returns at once."""
         self._pace.ask(ends)
 
+    def rest(self, seconds: float) -> None:
+        """Let batches begin that far apart, if that is longer than the topic's interval."""
+        self._pace.rest(seconds)
+
     def wind_down(self) -> None:
         """Start no more batches; returns at once. ``stop`` follows."""
         self._stopping.set()
