@@ -40,7 +40,7 @@ def test_a_request_behind_a_cut_log_is_forgotten() -> None:
 
 
 def test_batches_begin_no_more_often_than_commits() -> None:
-    """One that was staged earlier would wait, and bring records of that time; a short rest changes nothing."""
+    """An earlier batch would wait, and lack the newest records; a short rest changes nothing."""
     ends = NoBroker()
     settings = TopicSettings(commit_interval_ms=1_000)
     pace = Pace(SourceSpec("t", {}, {0: 5}, settings), cast(Broker, None), ends, lambda: False)

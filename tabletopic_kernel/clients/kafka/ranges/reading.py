@@ -135,7 +135,7 @@ class _Reading:
                 ask_s = now_s + TIMEOUT_S
 
     def _find_leaders(self) -> None:
-        """Ask anything of the topic: fetching would begin up to a second later if its leaders were unknown."""
+        """Ask something of the topic: with unknown leaders, fetching would begin up to a second later."""
         with contextlib.suppress(KafkaException):
             self._consumer.log_start(self._topic, next(iter(self._starts)), _LEADERS_S)
 
