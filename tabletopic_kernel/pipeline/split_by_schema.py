@@ -65,7 +65,7 @@ class Group:
         if kind != "PROTOBUF":
             return "the header with the schema id is too long" if self.indexes else None
         try:
-            _, end = read_header(self.indexes, 0)
+            _, end = read_header(self.indexes)
         except ValueError:
             return "the header with the schema id ends, or is damaged, within the message indexes"
         return None if end == len(self.indexes) else "the header with the schema id is too long"

@@ -73,7 +73,7 @@ def statuses(
     looks = looks or Looks()
     reported = looks.reports(broker)
     newest, unread = _read(
-        desired_topics, reported, lambda one: looks.table(one, catalog(one.settings.catalog))
+        desired_topics, reported, lambda desired: looks.table(desired, catalog(desired.settings.catalog))
     )
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
     reasons = unread | {  # why a topic's lag is unknown

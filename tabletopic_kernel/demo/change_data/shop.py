@@ -37,14 +37,14 @@ class Shop:
     StackError: PostgreSQL is not installed, or one does not start.
     """
 
-    def __init__(self, workbench: Workbench, report: Report = silent, seed: int = 7) -> None:
+    def __init__(self, workbench: Workbench, report: Report = silent) -> None:
         self.counts = Counter(bought=0, changed=0, cancelled=0)
         self._servers, self._report = workbench.servers, report
         taken = workbench.kafka_topics()
         names = (f"shop{number}" for number in itertools.chain([""], itertools.count(2)))
         self._name = next(name for name in names if f"{name}.public.orders" not in taken)
         self.topic = f"{self._name}.public.orders"
-        self._random = random.Random(seed)
+        self._random = random.Random(7)
         self._open = contextlib.ExitStack()
         self._postgres = Postgres()
 

@@ -179,14 +179,14 @@ def patterns(workbench: Workbench) -> list[PatternTopics]:
     from tabletopic_kernel.host.topics.standing_patterns import read_standing
 
     (patterns, marked), on = read_standing(workbench.broker), workbench.desired_topics()
-    there = sorted(workbench.kafka_topics()) if patterns else []
+    all_topics = sorted(workbench.kafka_topics()) if patterns else []
     standing = []
-    for text, kept in patterns.items():
-        names = set(filter(kept.matches, there))
+    for text, pattern in patterns.items():
+        names = set(filter(pattern.matches, all_topics))
         off = names - on.keys()
-        given = kept.settings.model_dump(mode="json", exclude_unset=True)
+        settings = pattern.settings.model_dump(mode="json", exclude_unset=True)
         topics = map(sorted, (names - off, off & marked, off - marked))
-        standing.append(PatternTopics(text, list(kept.exclude), given, kept.requested_by, *topics))
+        standing.append(PatternTopics(text, list(pattern.exclude), settings, pattern.requested_by, *topics))
     return standing
 
 
