@@ -178,7 +178,7 @@ def split_keys(
             named = headers if headers is None else headers.take(pa.array(part.positions))
             inner, bad = split(part.values, named, wire.KEY_HEADER)
             groups += [replace(group, positions=part.positions[group.positions]) for group in inner]
-            rejections += [replace(each, positions=part.positions[each.positions]) for each in bad]
+            rejections += [replace(faults, positions=part.positions[faults.positions]) for faults in bad]
     return groups, rejections, texts
 
 

@@ -155,7 +155,10 @@ def _doubts(schema: Schema, files: Iterable[DataFile]) -> list[str]:
         if not isinstance(kind, TimestampType | TimestamptzType):
             continue
         for file in files:
-            bounds = [(each or {}).get(column.field_id) for each in (file.lower_bounds, file.upper_bounds)]
+            bounds = [
+                (bounds_by_id or {}).get(column.field_id)
+                for bounds_by_id in (file.lower_bounds, file.upper_bounds)
+            ]
             if bounds[0] and bounds[1]:
                 low, high = (int(from_bytes(kind, bound)) for bound in bounds if bound)
                 rows = file.record_count - (file.null_value_counts or {}).get(column.field_id, 0)
@@ -235,9 +238,9 @@ def _compaction(table: Table) -> NextWork:
 
 
 def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
-    gone = len(to_expire(table.metadata, Retention.of(settings), now_ms))
-    if gone:
-        return NextWork("expire", due=True, why=f"{gone:,} snapshots are older than the settings keep")
+    expiring = len(to_expire(table.metadata, Retention.of(settings), now_ms))
+    if expiring:
+        return NextWork("expire", due=True, why=f"{expiring:,} snapshots are older than the settings keep")
     count = len(table.metadata.snapshots)
     why = f"nothing to do: all {count:,} snapshots are kept"
     if (limit := settings.snapshot_limit) is not None and count >= limit:

@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 
 # Fields of a status that are the progress record's.
-_OF_PROGRESS = {each.name for each in fields(TopicStatus)} & Progress.model_fields.keys() - {
+_OF_PROGRESS = {field.name for field in fields(TopicStatus)} & Progress.model_fields.keys() - {
     *("state", "error", "schema_versions", "rows_per_second")
 }
 

@@ -70,7 +70,7 @@ class BrokerPolls:
             known.know(desired_topics=self._workbench.desired_topics())
         desired_topics = dict(known.desired_topics or {})
         facts = broker.ends(desired_topics)
-        ends = {topic: each.end for topic, each in facts.items()}
+        ends = {topic: topic_facts.end for topic, topic_facts in facts.items()}
         with known.lock:
             known.record.observe_ends(now_ms, ends)
         if self._schedule.due("oldest", _OLDEST_S, now):

@@ -159,11 +159,11 @@ class Lookup:
             f"ORDER BY {self._offset}), 0) AS moment FROM events"
         )
 
-    def _same(self, one: str, other: str) -> str:
+    def _same(self, left: str, right: str) -> str:
         """Whether two have the same key; a part of which may be null in a foreign row."""
         if len(self._keys) == 1:
-            return f"{one}.{self._key} = {other}.{self._key}"
-        return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self._keys)
+            return f"{left}.{self._key} = {right}.{self._key}"
+        return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in self._keys)
 
     def _older(self, *, by_place: bool = False) -> str:
         """Whether e is older than c; of two with one order, ``by_place``, as if one was sent again."""
@@ -224,8 +224,8 @@ class Lookup:
         finally:
             self._duck.unregister(name)
 
-    def _count(self, what: str) -> int:
-        (count,) = self._duck.execute(f"SELECT count(*) {what}").fetchone() or (0,)
+    def _count(self, source: str) -> int:
+        (count,) = self._duck.execute(f"SELECT count(*) {source}").fetchone() or (0,)
         return int(count)
 
 
