@@ -218,7 +218,7 @@ def _read(table: Table, planned: BooleanExpression, names: Sequence[str]) -> Ite
 def _tried(
     records: pa.RecordBatch, draft: TopicDraft, past: str
 ) -> tuple[dict[Place, str], list[pa.RecordBatch]]:
-    """What records become by the settings of now, and the rows; those without a value apart."""
+    """What records become by the current settings, and the rows; those without a value apart."""
     tried: dict[Place, str] = {}
     rows: list[pa.RecordBatch] = []
     has_value = records.column("value").is_valid()

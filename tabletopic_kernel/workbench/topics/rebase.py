@@ -1,7 +1,7 @@
 """Rebase: a table continues with a copy of its topic, on another cluster or re-created, at its offsets.
 
 Why this is safe: offsets mean nothing in a copy, so none is calculated. The last committed records of each
-partition, as rows, must be in the copy, decoded with the settings and registry of now: equal in all columns,
+partition, as rows, must be in the copy, decoded with today's settings and registry: equal in all columns,
 in their order, without others between them, in one place only. The new offsets are one claim on the ledger
 that was compared (I3): if the former cluster's host commits before, it is refused; after it, that host (I5).
 """

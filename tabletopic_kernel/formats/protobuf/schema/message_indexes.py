@@ -47,7 +47,7 @@ def header_of(path: tuple[int, ...]) -> bytes:
 
 
 def read_header(value: bytes) -> tuple[tuple[int, ...], int]:
-    """The message indexes at the begin of what follows the schema id, and the start of the body.
+    """The message indexes at the start of what follows the schema id, and the start of the body.
 
     Raises ValueError if there are none, or one that no message can have.
 

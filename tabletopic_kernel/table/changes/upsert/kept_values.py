@@ -112,7 +112,7 @@ def _by_file(places: Iterable[Place]) -> dict[int, Positions]:
 def _read(
     table: Table, files: Sequence[Rows], wanted: Mapping[int, Positions], names: Sequence[str]
 ) -> _Rows:
-    """The rows at ``wanted`` places in the table's columns of now."""
+    """The rows at ``wanted`` places in the table's current columns."""
     target = file_schema(table.schema().select(*names))
     parts, index = [], dict[Place, int]()
     for file, positions in wanted.items():
