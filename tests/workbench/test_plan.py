@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -129,7 +130,7 @@ def test_a_new_table_with_partitions_says_what_its_backlog_makes(
     values += [b"a1", b"a2", b"b1", b"\xff"]
     columns = {"value_format": "string", "table_properties": {"write.data.path": f"file://{tmp_path}/w/data"}}
     plan = planned(catalog, None, partition_by=("truncate(1, _kafka_value)",), **columns)
-    assert plan.to_json()["backlog"] == {"records": 10, "partitions": 2, "files": 2, "exact": True}
+    assert asdict(plan)["backlog"] == {"records": 10, "partitions": 2, "files": 2, "exact": True}
     assert plan.notes[-1] == "this backlog of 10 records has 2 partitions, 2 files"
     assert planned(catalog, None, **columns).backlog is None
     latest = planned(catalog, None, partition_by=("truncate(1, _kafka_value)",), start="latest", **columns)
@@ -172,7 +173,7 @@ def test_without_a_schema_there_are_no_columns_yet(catalog: Catalog) -> None:
     assert plan.columns == []
     assert any("clicks-value" in note for note in plan.notes)
     assert not plan.refused
-    plain = planned(catalog, V1).to_json()
+    plain = asdict(planned(catalog, V1))
     assert plain["columns"][0] == {
         "name": "id", "type": "int", "required": True, "doc": None, "change": "new",
     }  # fmt: skip

@@ -61,26 +61,6 @@ class CompactionPlan:
     left: dict[str, int] = field(default_factory=dict)
     refused: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary, with counts of files."""
-        groups = [
-            {
-                "partition": group.partition,
-                "files": len(group.files),
-                "rows": group.rows,
-                "deleted_rows": group.deleted_rows,
-                "bytes": group.bytes,
-            }
-            for group in self.groups
-        ]
-        return {
-            "files": self.files,
-            "delete_files": len(self.delete_files),
-            "groups": groups,
-            "left": self.left,
-            "refused": self.refused,
-        }
-
 
 def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:
     """A condition on the columns of a table; None for none. Raises as ``read_condition``."""
@@ -113,9 +93,8 @@ def plan_compaction(
     for (partition, _), files in sorted(chosen.items(), key=lambda item: item[0]):
         picked = chooser.pick(files, min_files if due_only else None)
         for packed in _packed(picked, max_bytes):
-            deletes = {
-                candidate.file.file_path: candidate.deleted for candidate in packed if candidate.deleted.files
-            }
+            with_deletes = [candidate for candidate in packed if candidate.deleted.files]
+            deletes = {candidate.file.file_path: candidate.deleted for candidate in with_deletes}
             group = Group(partition, tuple(candidate.file for candidate in packed), deletes)
             is_any_use = len(group.files) > 1 or group.deleted_rows or chooser.is_partial(group.files[0])
             groups += [group] if is_any_use else []
