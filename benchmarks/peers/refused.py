@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
             except TableTopicError as error:
                 Console(stderr=True).print(f"{program}: {error}")
                 failed = True
-    sys.stdout.write(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n")
+    sys.stdout.write(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
     return int(failed)
 
 

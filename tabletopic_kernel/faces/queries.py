@@ -70,8 +70,8 @@ class Queries:
 
     def history(self, word: str = "", limit: int = _KEPT) -> list[PastQuery]:
         """The last queries that contain a word, newest first."""
-        found = "SELECT cell, at_ms, failed FROM history WHERE instr(lower(cell), lower(?)) OR ? = ''"
-        rows = self._rows(f"{found} ORDER BY id DESC LIMIT ?", word, word, limit)
+        select = "SELECT cell, at_ms, failed FROM history WHERE instr(lower(cell), lower(?)) OR ? = ''"
+        rows = self._rows(f"{select} ORDER BY id DESC LIMIT ?", word, word, limit)
         return [PastQuery(cell, at_ms, bool(failed)) for cell, at_ms, failed in rows]
 
     def forget(self) -> None:

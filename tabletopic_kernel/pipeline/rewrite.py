@@ -273,10 +273,10 @@ def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> I
     with io.new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
         for part in _parts(parquet):
-            gone, start = dropped[start : start + len(part)], start + len(part)
-            left = part.filter(pa.array(~gone)) if gone.any() else part
-            if len(left):
-                yield conform(dict(zip(left.schema.names, left.columns, strict=True)), len(left), target)
+            mask, start = dropped[start : start + len(part)], start + len(part)
+            kept = part.filter(pa.array(~mask)) if mask.any() else part
+            if len(kept):
+                yield conform(dict(zip(kept.schema.names, kept.columns, strict=True)), len(kept), target)
 
 
 def _parts(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

@@ -110,5 +110,5 @@ class Shop:
     def _any(self, statement: str, *values: Any) -> None:
         """Do it to one order."""
         place = self._random.random()
-        some = "SELECT id FROM orders ORDER BY id OFFSET floor(%s * (SELECT count(*) FROM orders)) LIMIT 1"
-        self.sql(f"{statement} WHERE id = ({some})", *values, place)
+        chosen = "SELECT id FROM orders ORDER BY id OFFSET floor(%s * (SELECT count(*) FROM orders)) LIMIT 1"
+        self.sql(f"{statement} WHERE id = ({chosen})", *values, place)

@@ -69,7 +69,7 @@ def commit_updates(
         locked = lock_trouble(error, table.table.catalog, table.table.name())
         raise locked or HeadMovedError(str(error)) from error
     except NoSuchTableError as error:  # since it was created or loaded
-        raise table.gone() from error
+        raise table.gone_error() from error
     table.reload()
 
 
