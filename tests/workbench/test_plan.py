@@ -29,8 +29,8 @@ from tabletopic_kernel.table.schemas.columns import writer_columns
 from tabletopic_kernel.table.schemas.numbers import names_property
 from tabletopic_kernel.table.schemas.registered import read_candidate
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench import peek
 from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.peek import newest as peek_newest
 from tabletopic_kernel.workbench.plan import Plan
 from tabletopic_kernel.workbench.topics import backlog
 from tabletopic_kernel.workbench.topics.planning import plan_enable
@@ -78,7 +78,7 @@ class Answers:
 def newest(monkeypatch: pytest.MonkeyPatch) -> list[PeekedRecord]:
     """The broker's newest records: none, unless a test has some."""
     records: list[PeekedRecord] = []
-    monkeypatch.setattr(peek, "peek", lambda *_: records)
+    monkeypatch.setattr(peek_newest, "newest_records", lambda *_: records)
     return records
 
 
