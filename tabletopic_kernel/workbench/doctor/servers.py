@@ -133,7 +133,7 @@ def _try_storage(servers: Servers, name: str | None) -> str:
             "nothing to do; `tabletopic enable` checks that it can write there",
             "warn",
         )
-    within_limit(lambda: try_folder(place), what="the storage", at=place.location)
+    within_limit(lambda: try_folder(place), system="the storage", at=place.location)
     return f"{place.location}: write, read, delete"
 
 
