@@ -226,7 +226,7 @@ def load_same(table: Table, catalog: Catalog) -> Table:
         with reachable("the catalog"):
             fresh = catalog.load_table(table.name())
     except NoSuchTableError as error:
-        raise StartOverError(f"the table {name} no longer exists: nothing is removed") from error
+        raise StartOverError(f"the table {name} no longer exists") from error
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
-        raise StartOverError(f"the table {name} was replaced by another one: nothing is removed")
+        raise StartOverError(f"the table {name} was replaced by another one")
     return fresh
