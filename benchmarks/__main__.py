@@ -244,10 +244,10 @@ def _numbers(text: str) -> list[int]:
 
 
 def _measure(
-    stack: StackInfo, what: Format, records: int, warm_up: int, seconds: int, partitions: list[int]
+    stack: StackInfo, format_: Format, records: int, warm_up: int, seconds: int, partitions: list[int]
 ) -> Result:
     workbench = Workbench(Settings(state_dir=str(stack.state_dir)))
-    load = make_load(workbench, "load", what)
+    load = make_load(workbench, "load", format_)
     total = records + warm_up
     with CountBar(total, "filling the topic", "records") as bar:
         load.send(workbench, total, bar.to)
@@ -257,7 +257,7 @@ def _measure(
         batches = seconds_of_batches(workbench, partitions)
     p50, p99 = (round(float(np.percentile(waits, part))) if len(waits) else None for part in (50, 99))
     return Result(
-        format=what,
+        format=format_,
         bytes_per_record=round(load.bytes_per_record),
         records=records,
         cpu_us_per_record=round(jvm + python, 2),

@@ -129,27 +129,27 @@ class Load:
         return make_decoder(self.schema_id, WriterSchema(self.schema or text, kind=kind))
 
 
-def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
+def make_load(workbench: Workbench, topic: str, format_: Format) -> Load:
     """Register the schema and encode the events."""
     schema_id = None
-    if what != "json":
-        kind, text = _REGISTERED[what]
+    if format_ != "json":
+        kind, text = _REGISTERED[format_]
         with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
-    encode = encoder(what, schema_id)
+    encode = encoder(format_, schema_id)
     events = [(event.key, event.value) for event in Clickstream(7, "v1").events(_DISTINCT)]
-    if what == "wide":
+    if format_ == "wide":
         events = [(value["event_id"].encode(), value) for value in wide.events(_DISTINCT)]
     records = [(key, encode(value)) for key, value in events]
-    return Load(topic, what, schema_id, records, tuple(value["event_id"] for _, value in events))
+    return Load(topic, format_, schema_id, records, tuple(value["event_id"] for _, value in events))
 
 
-def encoder(what: Format, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
+def encoder(format_: Format, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
     """A function from an event to a record's value; ``schema_id`` is None only for JSON without a schema."""
     if schema_id is None:
         return _json
     encoders = {"avro": _avro, "json_schema": _framed_json, "protobuf": _protobuf, "wide": wide.encoder}
-    return encoders[what](schema_id)
+    return encoders[format_](schema_id)
 
 
 def _avro(schema_id: int) -> Callable[[dict[str, Any]], bytes]:

@@ -106,7 +106,7 @@ def _measured(
         cpu_us_jvm=round(jvm, 2),
         floor_us=round(cpu_of_floor(local_metadata, load, 1_000_000), 2),
         records_per_second=round(rate),
-        commits=sum("added-records" in (one.summary or {}) for one in table.metadata.snapshots),
+        commits=sum("added-records" in (snapshot.summary or {}) for snapshot in table.metadata.snapshots),
         files=len(sizes),
         file_mib=round(sum(sizes) / len(sizes) / 2**20, 1),
         requests=dict(requests),

@@ -146,7 +146,8 @@ def measured(folder: Path, rows: int, changes: int, bar: CountBar | None = None)
         times.append(accounts.change(changes))
         if bar:
             bar.to(number)
-    stage_us, commit_us = ([1e6 * seconds / changes for seconds in each] for each in zip(*times, strict=True))
+    stage_s, commit_s = zip(*times, strict=True)
+    stage_us, commit_us = ([1e6 * seconds / changes for seconds in part] for part in (stage_s, commit_s))
     return Upserts(
         rows,
         changes,

@@ -18,17 +18,17 @@ _PICTURES: dict[str, tuple[str, str, Callable[[dict[str, Any]], float]]] = {
     "commit": (
         "CPU time of a commit, beside a fresh table's",
         "times as much, medians",
-        lambda one: one["commit_ms"] / one["fresh_ms"],
+        lambda sample: sample["commit_ms"] / sample["fresh_ms"],
     ),
-    "plan": ("CPU time to plan a scan of all files", "ms", lambda one: one["plan_ms"]),
-    "query": ("CPU time of a sum over all rows by DuckDB", "ms", lambda one: one["query_ms"]),
-    "metadata": ("Size of metadata.json", "KB", lambda one: one["metadata_bytes"] / 1024),
+    "plan": ("CPU time to plan a scan of all files", "ms", lambda sample: sample["plan_ms"]),
+    "query": ("CPU time of a sum over all rows by DuckDB", "ms", lambda sample: sample["query_ms"]),
+    "metadata": ("Size of metadata.json", "KB", lambda sample: sample["metadata_bytes"] / 1024),
 }
 
 
 def _ages() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text("utf-8"))
-    return found
+    ages: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text("utf-8"))
+    return ages
 
 
 def pictures() -> dict[Path, Callable[[], str]]:
@@ -39,7 +39,8 @@ def pictures() -> dict[Path, Callable[[], str]]:
 def _picture(name: str) -> str:
     title, unit, figure = _PICTURES[name]
     series = {
-        how: [(float(one["commits"]), figure(one)) for one in age["samples"]] for how, age in _ages().items()
+        variant: [(float(sample["commits"]), figure(sample)) for sample in age["samples"]]
+        for variant, age in _ages().items()
     }
     return lines(series, title, "commits", unit).svg + "\n"
 
@@ -49,14 +50,13 @@ def figures() -> Rows:
     ages = _ages()
     rows = []
     for title, unit, figure in _PICTURES.values():
-        found = [_short(figure(age["samples"][at])) for age in ages.values() for at in (0, -1)]
-        rows.append([title, unit.split(",")[0], *found])
+        values = [_short(figure(age["samples"][at])) for age in ages.values() for at in (0, -1)]
+        rows.append([title, unit.split(",")[0], *values])
     for title, key in (("data files", "data_files"), ("snapshots", "snapshots")):
         rows.append([title, "", *(f"{age['samples'][at][key]:,}" for age in ages.values() for at in (0, -1))])
-    ends = [f"{age['samples'][at]['commits']:,}" for age in ages.values() for at in (0, -1)]
-    head = [
-        f"{how}, {end}" for how, end in zip([one for how in ages for one in (how, how)], ends, strict=True)
-    ]
+    commits = [f"{age['samples'][at]['commits']:,}" for age in ages.values() for at in (0, -1)]
+    variants = [variant for variant in ages for _ in (0, -1)]
+    head = [f"{variant}, {count}" for variant, count in zip(variants, commits, strict=True)]
     return ["", "unit", *head], rows
 
 
@@ -67,17 +67,17 @@ def _short(number: float) -> str:
 def ratio() -> str:
     """Commits compared with those of a fresh table, and the cost of maintenance."""
     ages = _ages()
-    told = []
-    for how, one in ages.items():
-        commits, fresh = one["commits"], one["fresh"]
-        told.append(
-            f"{how}: a commit costs {commits['median']:.1f} times as much as a fresh table's at the "
+    sentences = []
+    for variant, age in ages.items():
+        commits, fresh = age["commits"], age["fresh"]
+        sentences.append(
+            f"{variant}: a commit costs {commits['median']:.1f} times as much as a fresh table's at the "
             f"same time, 99 of 100 at most {commits['p99']:.1f} times, the slowest {commits['slowest']:.1f}. "
             f"The fresh tables' own commits vary as well: 99 of 100 cost at most {fresh['p99']:.1f} times "
             f"their median, the slowest {fresh['slowest']:.1f}"
         )
     cost = f"compaction and expiry cost {ages['with maintenance']['maintenance_us']:.1f} µs of CPU per row"
-    return "".join(f"- {one}.\n" for one in [*told, cost])
+    return "".join(f"- {sentence}.\n" for sentence in [*sentences, cost])
 
 
 def changes() -> Rows:
@@ -102,13 +102,13 @@ def columns() -> Rows:
     """What a record costs with more columns."""
     rows = [
         [
-            str(one["columns"]),
-            f"{one['bytes_per_record']:,}",
-            f"{one['cpu_us']:.2f} µs",
-            f"{1e3 * one['cpu_us'] / one['columns']:.0f} ns",
-            f"{1e3 * one['cpu_us'] / one['bytes_per_record']:.1f} ns",
+            str(run["columns"]),
+            f"{run['bytes_per_record']:,}",
+            f"{run['cpu_us']:.2f} µs",
+            f"{1e3 * run['cpu_us'] / run['columns']:.0f} ns",
+            f"{1e3 * run['cpu_us'] / run['bytes_per_record']:.1f} ns",
         ]
-        for one in _read("growth")["widths"]
+        for run in _read("growth")["widths"]
     ]
     return ["columns", "bytes of a record", "CPU per record", "per value", "per byte"], rows
 
@@ -116,8 +116,8 @@ def columns() -> Rows:
 def files() -> Rows:
     """What the same rows cost in more files."""
     rows = [
-        [f"{one['files']:,}", f"{one['plan_ms']:,.0f} ms", f"{one['query_ms']:,.0f} ms"]
-        for one in _read("growth")["files"]
+        [f"{run['files']:,}", f"{run['plan_ms']:,.0f} ms", f"{run['query_ms']:,.0f} ms"]
+        for run in _read("growth")["files"]
     ]
     return ["files", "PyIceberg's plan", "DuckDB's sum"], rows
 
@@ -127,13 +127,13 @@ def topics() -> Rows:
     head = ["topics", "partitions of each", "cores without records", "memory", "cores with records"]
     rows = [
         [
-            *(str(one[name]) for name in ("topics", "partitions", "quiet_cores")),
-            f"{one['quiet_mib']:,} MiB",
-            str(one["busy_cores"]),
-            f"{one['commit_ms']} ms",
-            f"{one['slowest_s']} s",
+            *(str(run[name]) for name in ("topics", "partitions", "quiet_cores")),
+            f"{run['quiet_mib']:,} MiB",
+            str(run["busy_cores"]),
+            f"{run['commit_ms']} ms",
+            f"{run['slowest_s']} s",
         ]
-        for one in _read("topics")
+        for run in _read("topics")
     ]
     return [*head, "CPU of a commit", "slowest record"], rows
 

@@ -76,14 +76,14 @@ def states() -> str:
         ways: dict[tuple[State, tuple[Action, ...]], list[Event]] = {}
         for event, way in PROTOCOL[state].items():
             ways.setdefault(way, []).append(event)
-        told = [_way(state, after, actions, which) for (after, actions), which in ways.items()]
-        rows.append([code(state), meaning[state], "<br>".join(told)])
+        lines = [_way(state, after, actions, triggers) for (after, actions), triggers in ways.items()]
+        rows.append([code(state), meaning[state], "<br>".join(lines)])
     return table(["state", "meaning", "events"], rows)
 
 
-def _way(before: State, after: State, actions: Iterable[Action], which: Iterable[Event]) -> str:
-    told = f"{', '.join(map(code, which))}: {'stays' if after is before else code(after)}"
-    return ", ".join([told, *map(code, actions)])
+def _way(before: State, after: State, actions: Iterable[Action], triggers: Iterable[Event]) -> str:
+    head = f"{', '.join(map(code, triggers))}: {'stays' if after is before else code(after)}"
+    return ", ".join([head, *map(code, actions)])
 
 
 def _comments(kind: type[StrEnum]) -> dict[str, str]:
@@ -149,8 +149,8 @@ def server_settings() -> str:
 
 def topic_settings() -> str:
     """The settings of a table topic, with their limits and options."""
-    shown = (one for one in manual.commands()["enable"].params if not getattr(one, "hidden", False))
-    options = {one.name: one.opts[0] for one in shown}
+    shown = (option for option in manual.commands()["enable"].params if not getattr(option, "hidden", False))
+    options = {option.name: option.opts[0] for option in shown}
     rows = [
         [*_row(name, field, "")[:-1], code(options.get(name, ""))]
         for name, field in TopicSettings.model_fields.items()
@@ -203,7 +203,7 @@ def _type(name: str, hint: Any) -> str:
 
 
 def _literals(hint: Any) -> list[Any]:
-    inner = [found for one in get_args(hint) if one is not type(None) for found in _literals(one)]
+    inner = [literal for part in get_args(hint) if part is not type(None) for literal in _literals(part)]
     return inner if get_args(hint) else [hint]
 
 
@@ -212,23 +212,29 @@ def _literals(hint: Any) -> list[Any]:
 
 def commands_json() -> str:
     """What each command prints with ``--json`` that prints what its operation returns."""
-    bodies = {one.name: openapi.returned(one.run) for one in OPERATIONS if one.name in _PLAIN}
+    bodies = {
+        operation.name: openapi.returned(operation.run)
+        for operation in OPERATIONS
+        if operation.name in _PLAIN
+    }
     rows = [[code(_usage(BY_NAME[name])), openapi.keys(body)] for name, body in bodies.items()]
     return table(["command", "JSON"], rows)
 
 
 # The others have sections of their own, or rows in the table that people write.
 _PLAIN = {
-    one.name
-    for one in OPERATIONS
-    if one.name
+    operation.name
+    for operation in OPERATIONS
+    if operation.name
     not in {"enable", "alter", "status", "wait", "events", "sample", "replay", "compact", "expire"}
 }
 
 
 def _usage(operation: Operation[..., Any]) -> str:
     arguments = signature_of(operation.run).arguments
-    return " ".join([operation.name, *(one.option.metavar for one in arguments if one.option.positional)])
+    return " ".join(
+        [operation.name, *(argument.option.metavar for argument in arguments if argument.option.positional)]
+    )
 
 
 # --- servers ----------------------------------------------------------------------------------------------
@@ -243,9 +249,9 @@ def ways(choices: Iterable[Way]) -> str:
 def _properties(way: Way) -> str:
     fixed = [code(f'{key} = "{value}"') for key, value in way.fixed.items()]
     asked = [
-        f"{code(one.key)} (optional)" if one.optional else code(one.key)
-        for one in way.questions
-        for one in (one, *(Question(key, "") for key in one.also))
+        f"{code(question.key)} (optional)" if question.optional else code(question.key)
+        for first in way.questions
+        for question in (first, *(Question(key, "") for key in first.also))
     ]
     return ", ".join([*fixed, *asked])
 
@@ -254,10 +260,10 @@ def engine_rows() -> str:
     """PyIceberg's properties, by their names in Spark's catalog and in DuckDB's secret."""
     by_pyiceberg = engine_properties.IO
     rows: dict[tuple[str, str, str], list[str]] = {}
-    for one in engine_properties.TABLE:
-        spark = "the same" if one.spark == one.pyiceberg else code(one.spark or "")
-        duckdb = by_pyiceberg if one.duckdb == by_pyiceberg else code(one.duckdb or "")
-        rows.setdefault((spark, duckdb, one.note), []).append(code(one.pyiceberg))
+    for row in engine_properties.TABLE:
+        spark = "the same" if row.spark == row.pyiceberg else code(row.spark or "")
+        duckdb = by_pyiceberg if row.duckdb == by_pyiceberg else code(row.duckdb or "")
+        rows.setdefault((spark, duckdb, row.note), []).append(code(row.pyiceberg))
     return table(
         ["`[catalog]`", "Spark", "DuckDB", ""], ([", ".join(names), *cells] for cells, names in rows.items())
     )
@@ -268,14 +274,14 @@ def engine_rows() -> str:
 
 def types_of(examples: Iterable[Example], missing: str = "") -> str:
     """Every example of a format: type, schema, value (or ``missing``), column, and what DuckDB reads."""
-    given = list(examples)
-    with_schema = any(one.schema for one in given)
+    listed = list(examples)
+    with_schema = any(example.schema for example in listed)
     rows = []
-    for one in given:
-        schema, value = shown(one)
-        read = "null" if one.read is None else code(one.read)
+    for example in listed:
+        schema, value = shown(example)
+        read = "null" if example.read is None else code(example.read)
         rows.append(
-            [one.kind, *([code(schema)] if with_schema else []), code(value), code(one.iceberg), read]
+            [example.kind, *([code(schema)] if with_schema else []), code(value), code(example.iceberg), read]
         )
     schema_head = ["in the schema"] if with_schema else []
     return table(["type", *schema_head, "sent", "column", "read back"], rows)
@@ -315,8 +321,8 @@ export const STATES: Readonly<Record<string, IState>> = {{
 
 
 def _shown(make: Callable[[], str | manual.Rows]) -> str:
-    made = make()
-    return made if isinstance(made, str) else table(*made)
+    part = make()
+    return part if isinstance(part, str) else table(*part)
 
 
 PARTS: dict[str, Callable[[], str]] = {

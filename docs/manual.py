@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.jupyter_server.rest import ENDPOINTS
 from tabletopic_kernel.faces.notebook import dashboard_magic, lake_magic, topic_magic
 from tabletopic_kernel.faces.notebook.topic_words import WORDS
 from tabletopic_kernel.faces.operations.next_steps import MAGICS
-from tabletopic_kernel.faces.operations.operation import summary_of
+from tabletopic_kernel.faces.operations.operation import Route, summary_of
 from tabletopic_kernel.host.metrics.declared import STATES as IN_METRICS
 from tabletopic_kernel.model import dead_letter, errors
 from tabletopic_kernel.render.states import OFF, STATES, UNKNOWN
@@ -36,8 +36,8 @@ _SAME = ("topic", "--json", "--help")  # the page says once what these are
 
 def commands() -> dict[str, Any]:
     """The program's commands by name."""
-    found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return found
+    program: Any = typer.main.get_command(app)
+    return dict(program.commands)
 
 
 def _plain(text: str | None) -> str:
@@ -48,11 +48,15 @@ def _plain(text: str | None) -> str:
 
 def command_pages() -> str:
     """A section for each command: summary, other faces, example, and a line for each option."""
-    rest = {one.name: f"{one.route.verb.upper()} {one.route.path}" for one in ENDPOINTS}
+    routes = {endpoint.name: _spelled(endpoint.route) for endpoint in ENDPOINTS}
     magics = {name: f"%topic {name}" for name in WORDS} | dict(MAGICS)
     return "\n".join(
-        _section(name, one, magics.get(name), rest.get(name)) for name, one in commands().items()
+        _section(name, command, magics.get(name), routes.get(name)) for name, command in commands().items()
     )
+
+
+def _spelled(route: Route) -> str:
+    return f"{route.verb.upper()} {route.path}"
 
 
 def _section(name: str, command: Any, magic: str | None, route: str | None) -> str:
@@ -61,12 +65,12 @@ def _section(name: str, command: Any, magic: str | None, route: str | None) -> s
     also = " · ".join(f"`{face}`" for face in (magic, route) if face)
     lines = [f"### {name}", "", paragraphs[0] + (f" Also {also}." if also else ""), ""]
     lines += [] if example == f"tabletopic {name}" else [f"`{example}`", ""]
-    params = [one for one in command.params if not one.hidden and one.opts[0] not in _SAME]
-    own = [one for one in params if one.rich_help_panel not in (_SETTINGS, _EVERY)]
-    lines += [f"- {_usage(one)}: {_plain(one.help)}{_default(one)}" for one in own]
-    if any("--json" in one.opts for one in command.params):
+    params = [param for param in command.params if not param.hidden and param.opts[0] not in _SAME]
+    own = [param for param in params if param.rich_help_panel not in (_SETTINGS, _EVERY)]
+    lines += [f"- {_usage(param)}: {_plain(param.help)}{_default(param)}" for param in own]
+    if any("--json" in param.opts for param in command.params):
         lines.append("- `--json`")
-    if any(one.rich_help_panel == _SETTINGS for one in params):
+    if any(param.rich_help_panel == _SETTINGS for param in params):
         lines.append("- and [settings of the topic](settings.md#table-topics)")
     return "\n".join([*lines, ""])
 
@@ -80,22 +84,27 @@ def _usage(parameter: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
-    given = parameter.default
-    is_told = "[default" in (parameter.help or "")
-    return "" if given in (None, False, True, "") or is_told or callable(given) else f" Default: `{given}`."
+    default = parameter.default
+    if default in (None, False, True, "") or callable(default) or "[default" in (parameter.help or ""):
+        return ""
+    return f" Default: `{default}`."
 
 
 def every_command() -> Rows:
     """The options of every command, and those of the program alone."""
     group: Any = typer.main.get_command(app)
-    return ["option", "meaning"], [[_usage(one), _plain(one.help)] for one in group.params]
+    return ["option", "meaning"], [[_usage(param), _plain(param.help)] for param in group.params]
 
 
 def rest_alone() -> Rows:
     """The routes without a command."""
-    rows = [[f"`{one.route.verb.upper()} {one.route.path}`", one.summary] for one in ENDPOINTS]
-    known = {f"`{one.route.verb.upper()} {one.route.path}`" for one in ENDPOINTS if one.name in commands()}
-    return ["below `tabletopic/api/`", "what it does"], [row for row in rows if row[0] not in known]
+    with_command = commands()
+    rows = [
+        [f"`{_spelled(endpoint.route)}`", endpoint.summary]
+        for endpoint in ENDPOINTS
+        if endpoint.name not in with_command
+    ]
+    return ["below `tabletopic/api/`", "what it does"], rows
 
 
 # --- notebooks and Python ---------------------------------------------------------------------------------
@@ -104,27 +113,28 @@ def rest_alone() -> Rows:
 def topic_words() -> Rows:
     """The words of ``%topic`` that take something else than the command of that name."""
     parser = topic_magic.make_parser()
-    (table,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    (table,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     rows = []
     for name, word in table.choices.items():
         if name not in WORDS:
             continue  # an alias
-        taken = {
-            one
+        of_magic = {
+            spelling
             for action in word._actions
             if action.help != argparse.SUPPRESS
-            for one in action.option_strings
+            for spelling in action.option_strings
         }
-        given = _spellings(name) if name in commands() else set()
-        more, less = sorted(taken - given - {"-h", "--help"}), sorted(given - taken - _OF_SHELLS)
-        if name not in commands() or more or less:
-            what = "" if name in commands() else summary_of(WORDS[name].documented)
+        of_command = _spellings(name) if name in commands() else set()
+        only_magic = sorted(of_magic - of_command - {"-h", "--help"})
+        only_command = sorted(of_command - of_magic - _OF_SHELLS)
+        if name not in commands() or only_magic or only_command:
+            summary = "" if name in commands() else summary_of(WORDS[name].documented)
             rows.append(
                 [
                     f"`%topic {name}`",
-                    ", ".join(map("`{}`".format, more)),
-                    ", ".join(map("`{}`".format, less)),
-                    what,
+                    ", ".join(map("`{}`".format, only_magic)),
+                    ", ".join(map("`{}`".format, only_command)),
+                    summary,
                 ]
             )
     return ["word", "takes also", "does not take", ""], rows
@@ -136,20 +146,21 @@ _OF_SHELLS = {"--json", "--help", "-h", "--config", "--state-dir", "--debug"}
 def _spellings(command: str) -> set[str]:
     return {
         spelling
-        for one in commands()[command].params
-        if not one.hidden
-        for spelling in one.opts
+        for param in commands()[command].params
+        if not param.hidden
+        for spelling in param.opts
         if spelling[0] == "-"
     }
 
 
 def magic(make_parser: Callable[[], argparse.ArgumentParser]) -> str:
     """A line for each argument of a magic."""
-    return "".join(
-        f"- `{', '.join(one.option_strings) or one.metavar}{_placeholder(one)}`: {_plain(one.help)}\n"
-        for one in make_parser()._actions
-        if "--help" not in one.option_strings and one.help != argparse.SUPPRESS
-    )
+    lines = []
+    for action in make_parser()._actions:
+        if "--help" not in action.option_strings and action.help != argparse.SUPPRESS:
+            names = ", ".join(action.option_strings) or action.metavar
+            lines.append(f"- `{names}{_placeholder(action)}`: {_plain(action.help)}\n")
+    return "".join(lines)
 
 
 def _placeholder(action: argparse.Action) -> str:
@@ -176,7 +187,7 @@ def methods(kind: type) -> str:
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
-    names = [name for one in reversed(kind.__mro__[:-1]) for name in vars(one)]
+    names = [name for base in reversed(kind.__mro__[:-1]) for name in vars(base)]
     for name in dict.fromkeys(names):
         member = inspect.getattr_static(kind, name)
         by_name = kind is Workbench and hasattr(TableTopic, name) and name not in _BOTH
@@ -188,12 +199,13 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
 
 def _parameters(function: Callable[..., Any]) -> str:
     shown, is_named = [], False
-    for one in list(inspect.signature(function).parameters.values())[1:]:
-        if one.kind is one.KEYWORD_ONLY and not is_named:
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not is_named:
             shown.append("*")
             is_named = True
-        default = "" if one.default is one.empty or callable(one.default) else f"={one.default!r}"
-        shown.append(("**" if one.kind is one.VAR_KEYWORD else "") + one.name + default)
+        has_default = parameter.default is not parameter.empty and not callable(parameter.default)
+        default = f"={parameter.default!r}" if has_default else ""
+        shown.append(("**" if parameter.kind is parameter.VAR_KEYWORD else "") + parameter.name + default)
     return f"({', '.join(shown)})"
 
 
@@ -233,8 +245,8 @@ def state_words() -> Rows:
     """A state or delay in JSON, in words, and in metrics; what it means, and what to do."""
     rows = []
     for state, words in STATES.items():
-        is_told = bool(rows) and rows[-1][0] == words.word and rows[-1][3] == words.meaning
-        if is_told:
+        is_repeated = bool(rows) and rows[-1][0] == words.word and rows[-1][3] == words.meaning
+        if is_repeated:
             rows[-1][1] += f", `{state}`"
             continue
         name = "" if state in (UNKNOWN, OFF) else f"`{state}`"

@@ -22,20 +22,22 @@ def metrics() -> Rows:
     """Every metric, with its query."""
     rows = [
         [
-            f"`{one.sample}`",
-            one.kind,
-            ", ".join(f"`{label}`" for label in one.labels),
-            one.help,
-            ", ".join(alerts_of(one.name)),
+            f"`{metric.sample}`",
+            metric.kind,
+            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.help,
+            ", ".join(alerts_of(metric.name)),
         ]
-        for one in METRICS
+        for metric in METRICS
     ]
     return ["metric", "kind", "labels", "meaning", "alerts"], rows
 
 
 def alerts() -> Rows:
     """Every alert: its meaning, and what to do."""
-    rows = [[one.name, one.severity, one.holds_for, f"{one.means}.", f"{one.todo}."] for one in ALERTS]
+    rows = [
+        [alert.name, alert.severity, alert.holds_for, f"{alert.means}.", f"{alert.todo}."] for alert in ALERTS
+    ]
     return ["alert", "severity", "after", "what it means", "what to do"], rows
 
 
@@ -43,13 +45,13 @@ def alert_rules() -> str:
     """A rules file for Prometheus."""
     rules = [
         {
-            "alert": one.name,
-            "expr": one.expr,
-            "for": one.holds_for,
-            "labels": {"severity": one.severity},
-            "annotations": {"summary": one.means, "description": one.todo},
+            "alert": alert.name,
+            "expr": alert.expr,
+            "for": alert.holds_for,
+            "labels": {"severity": alert.severity},
+            "annotations": {"summary": alert.means, "description": alert.todo},
         }
-        for one in ALERTS
+        for alert in ALERTS
     ]
     groups = {"groups": [{"name": "tabletopic", "rules": rules}]}
     return _HEAD + yaml.safe_dump(groups, sort_keys=False, width=116)
@@ -63,12 +65,12 @@ def dashboard() -> str:
     panels: list[dict[str, Any]] = []
     at = 0
     for group in Group:
-        shown = [one for one in METRICS if one.group is group]
+        shown = [metric for metric in METRICS if metric.group is group]
         panels.append(_placed({"type": "row", "title": group.value, "collapsed": False}, 0, at, _COLUMNS, 1))
         at += 1
-        for number, one in enumerate(shown):
+        for number, metric in enumerate(shown):
             x, down = number % 2 * _WIDTH, number // 2 * _HEIGHT
-            panels.append(_placed(_panel(one), x, at + down, _WIDTH, _HEIGHT))
+            panels.append(_placed(_panel(metric), x, at + down, _WIDTH, _HEIGHT))
         at += -(-len(shown) // 2) * _HEIGHT
     for number, panel in enumerate(panels, 1):
         panel["id"] = number
@@ -112,44 +114,44 @@ def _variables() -> list[dict[str, Any]]:
     ]
 
 
-def _panel(one: Declared) -> dict[str, Any]:
+def _panel(metric: Declared) -> dict[str, Any]:
     targets = [
         {"refId": chr(ord("A") + at), "expr": expr, "legendFormat": legend, "datasource": _DATASOURCE}
-        for at, (expr, legend) in enumerate(_queries(one))
+        for at, (expr, legend) in enumerate(_queries(metric))
     ]
-    unit = _UNITS[one.unit]
-    if one.kind == "counter":
-        unit = "Bps" if one.unit == "bytes" else "cps"
+    unit = _UNITS[metric.unit]
+    if metric.kind == "counter":
+        unit = "Bps" if metric.unit == "bytes" else "cps"
     return {
         "type": "timeseries",
-        "title": _title(one),
-        "description": one.help,
+        "title": _title(metric),
+        "description": metric.help,
         "datasource": _DATASOURCE,
         "targets": targets,
         "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
     }
 
 
-def _title(one: Declared) -> str:
-    words = one.name.removeprefix("tabletopic_").removesuffix(f"_{one.unit}").removesuffix("_timestamp")
+def _title(metric: Declared) -> str:
+    words = metric.name.removeprefix("tabletopic_").removesuffix(f"_{metric.unit}").removesuffix("_timestamp")
     title = words.replace("_", " ").capitalize()
-    if one.name.endswith("_timestamp_seconds"):
+    if metric.name.endswith("_timestamp_seconds"):
         return f"Time since {title.lower()}"
-    return f"{title} per second" if one.kind == "counter" else title
+    return f"{title} per second" if metric.kind == "counter" else title
 
 
-def _queries(one: Declared) -> list[tuple[str, str]]:
+def _queries(metric: Declared) -> list[tuple[str, str]]:
     """Expressions with their legends."""
-    chosen = [f'{name}=~"${name}"' for name in ("instance", *({"topic"} & set(one.labels)))]
-    where = f"{{{', '.join(chosen)}}}"
-    by = one.labels or ("instance",)
+    chosen = [f'{name}=~"${name}"' for name in ("instance", *({"topic"} & set(metric.labels)))]
+    selector = f"{{{', '.join(chosen)}}}"
+    by = metric.labels or ("instance",)
     legend = " ".join(f"{{{{{name}}}}}" for name in by)
-    if one.kind == "histogram":
-        rate = f"sum by (le) (rate({one.name}_bucket{where}[$__rate_interval]))"
+    if metric.kind == "histogram":
+        rate = f"sum by (le) (rate({metric.name}_bucket{selector}[$__rate_interval]))"
         return [(f"histogram_quantile({part}, {rate})", f"p{part * 100:.0f}") for part in (0.5, 0.95)]
-    if one.kind == "counter":
-        return [(f"sum by ({', '.join(by)}) (rate({one.sample}{where}[$__rate_interval]))", legend)]
-    value = f"max by ({', '.join(by)}) ({one.name}{where})"
-    if one.name.endswith("_timestamp_seconds"):
+    if metric.kind == "counter":
+        return [(f"sum by ({', '.join(by)}) (rate({metric.sample}{selector}[$__rate_interval]))", legend)]
+    value = f"max by ({', '.join(by)}) ({metric.name}{selector})"
+    if metric.name.endswith("_timestamp_seconds"):
         value = f"time() - {value}"
-    return [(f"{value} == 1" if "state" in one.labels else value, legend)]
+    return [(f"{value} == 1" if "state" in metric.labels else value, legend)]

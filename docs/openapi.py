@@ -84,12 +84,12 @@ def _verb(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     about: dict[str, Any] = {"operationId": endpoint.name, "summary": endpoint.summary}
     if endpoint.notes:
         about["description"] = endpoint.notes
-    placed = [
+    in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in endpoint.names_in_path
     ]
-    asked = [{"name": name, "in": "query", "schema": field} for name, field in fields.items()]
-    if parameters := [*placed, *(asked if route.verb == "get" else [])]:
+    in_query = [{"name": name, "in": "query", "schema": field} for name, field in fields.items()]
+    if parameters := [*in_path, *(in_query if route.verb == "get" else [])]:
         about["parameters"] = parameters
     if fields and route.verb != "get":
         body = {"type": "object", "additionalProperties": False, "properties": fields}
@@ -153,20 +153,24 @@ def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """The schema of a type; named types are added to ``schemas`` and referenced."""
     if get_origin(kind) is UnionType:  # the other forms are those of other faces' arguments
         kind = get_args(kind)[0]
-    made = TypeAdapter(kind).json_schema(ref_template=_REF, mode="serialization")
-    named = made.pop("$defs", {})
-    made = _tidied(made)
-    if "properties" in made:
-        named[kind.__name__] = made
-        made = {"$ref": _REF.format(model=_NAMES.get(kind.__name__, kind.__name__))}
+    whole = TypeAdapter(kind).json_schema(ref_template=_REF, mode="serialization")
+    named = whole.pop("$defs", {})
+    whole = _tidied(whole)
+    if "properties" in whole:
+        named[kind.__name__] = whole
+        whole = {"$ref": _REF.format(model=_published(kind.__name__))}
     for name, schema in named.items():
-        known = _NAMES.get(name, name)
-        schemas[known] = _tidied(schema)
-        if known in _CLOSED:
-            schemas[known]["additionalProperties"] = False
+        published = _published(name)
+        schemas[published] = _tidied(schema)
+        if published in _CLOSED:
+            schemas[published]["additionalProperties"] = False
     if is_dataclass(kind):
-        _add_properties(kind, schemas[_NAMES.get(kind.__name__, kind.__name__)])
-    return made
+        _add_properties(kind, schemas[_published(kind.__name__)])
+    return whole
+
+
+def _published(name: str) -> str:
+    return _NAMES.get(name, name)
 
 
 def _add_properties(kind: Any, schema: dict[str, Any]) -> None:
@@ -181,7 +185,7 @@ def _add_properties(kind: Any, schema: dict[str, Any]) -> None:
 def _tidied(value: Any) -> Any:
     """Without titles and defaults: a body has all of its fields."""
     if isinstance(value, list):
-        return [_tidied(one) for one in value]
+        return [_tidied(item) for item in value]
     if not isinstance(value, dict):
         return value
     tidy: dict[str, Any] = {}
@@ -190,8 +194,7 @@ def _tidied(value: Any) -> Any:
             tidy[key] = {name: _tidied(_as_text(name, field)) for name, field in inner.items()}
             tidy["required"] = list(inner)
         elif key == "$ref":
-            name = inner.rsplit("/", 1)[1]
-            tidy[key] = _REF.format(model=_NAMES.get(name, name))
+            tidy[key] = _REF.format(model=_published(inner.rsplit("/", 1)[1]))
         elif key == "description":
             tidy[key] = " ".join(re.sub(r"\bNone\b", "null", inner.replace("``", "`")).split())
         elif key not in ("title", "default", "required"):
@@ -202,5 +205,5 @@ def _tidied(value: Any) -> Any:
 def _as_text(name: str, field: dict[str, Any]) -> dict[str, Any]:
     if name not in _LONG:
         return field
-    kinds = [{"type": "string"} if one == {"type": "integer"} else one for one in field.get("anyOf", [])]
+    kinds = [{"type": "string"} if kind == {"type": "integer"} else kind for kind in field.get("anyOf", [])]
     return {**field, "anyOf": kinds} if kinds else {**field, "type": "string"}

@@ -34,7 +34,8 @@ def _runs() -> dict[str, list[dict[str, Any]]]:
     measured = [result for path in sorted(_EVIDENCE.glob("peers-*.json")) for result in _read(path.stem)]
     formats = [name for name in _TITLES if any(result["format"] == name for result in measured)]
     return {
-        name: [each for each in measured if each["format"] == name and each["figures"]] for name in formats
+        name: [result for result in measured if result["format"] == name and result["figures"]]
+        for name in formats
     }
 
 
@@ -72,20 +73,21 @@ def figures() -> dict[str, Rows]:
 
 
 def _figures(results: list[dict[str, Any]]) -> list[list[str]]:
-    ours = next(each["figures"]["cpu_us"] for each in results if _program(each) == "ours")
+    ours = next(result["figures"]["cpu_us"] for result in results if _program(result) == "ours")
     return [
         [
             _NAMES[_program(result)],
-            f"{(one := result['figures'])['cpu_us']:.2f} µs",
-            f"{one['cpu_us'] / ours:.1f}",
+            f"{measured['cpu_us']:.2f} µs",
+            f"{measured['cpu_us'] / ours:.1f}",
             f"{result['floor_us']:.2f} µs",
-            f"{one['cpu_us'] / result['floor_us']:.1f}",
-            f"{one['records_per_second']:,}",
-            f"{one['memory_mib']:,} MiB",
-            f"{one['files']:,}",
-            f"{one['file_mib']} MiB",
+            f"{measured['cpu_us'] / result['floor_us']:.1f}",
+            f"{measured['records_per_second']:,}",
+            f"{measured['memory_mib']:,} MiB",
+            f"{measured['files']:,}",
+            f"{measured['file_mib']} MiB",
         ]
         for result in results
+        for measured in [result["figures"]]
     ]
 
 
@@ -103,13 +105,14 @@ def _promises(results: list[dict[str, Any]]) -> list[list[str]]:
     return [
         [
             _NAMES[_program(result)],
-            f"{(one := result['figures'])['recovery_s']} s",
-            f"{one['missing']:,}",
-            f"{one['doubled']:,}",
-            f"{one['freshness_p50_ms'] / 1000:.1f} s",
-            f"{one['freshness_p99_ms'] / 1000:.1f} s",
+            f"{measured['recovery_s']} s",
+            f"{measured['missing']:,}",
+            f"{measured['doubled']:,}",
+            f"{measured['freshness_p50_ms'] / 1000:.1f} s",
+            f"{measured['freshness_p99_ms'] / 1000:.1f} s",
         ]
         for result in results
+        for measured in [result["figures"]]
     ]
 
 
@@ -118,13 +121,13 @@ def refused() -> Rows:
     head = ["", "option for such records", "good rows missing", "rows too many", "bad records kept"]
     rows = [
         [
-            f"{_NAMES[one['program']]}, {_TITLES[one['format']].partition(',')[0]}",
-            f"`{one['option']}`" if one["option"] else "",
-            f"{one['missing']:,} of {one['records'] - one['refused']:,}",
-            f"{one['doubled']:,}",
-            f"{one['kept']:,} of {one['refused']:,}",
+            f"{_NAMES[run['program']]}, {_TITLES[run['format']].partition(',')[0]}",
+            f"`{run['option']}`" if run["option"] else "",
+            f"{run['missing']:,} of {run['records'] - run['refused']:,}",
+            f"{run['doubled']:,}",
+            f"{run['kept']:,} of {run['refused']:,}",
         ]
-        for one in _read("refused")
+        for run in _read("refused")
     ]
     return head, rows
 
@@ -143,22 +146,22 @@ def changes() -> Rows:
     ]
     rows = [
         [
-            _BY_KEY[one["program"]],
-            f"{one['rows']:,}",
-            f"{one['changes']:,}",
-            f"{one['cpu_us']:,.0f} µs",
-            f"{one['seconds']} s",
-            f"{one['peak_mib']:,} MiB",
-            f"{one['delete_files']:,}",
-            *(_reading(one, reader) for reader in ("duckdb", "pyiceberg")),
+            _BY_KEY[run["program"]],
+            f"{run['rows']:,}",
+            f"{run['changes']:,}",
+            f"{run['cpu_us']:,.0f} µs",
+            f"{run['seconds']} s",
+            f"{run['peak_mib']:,} MiB",
+            f"{run['delete_files']:,}",
+            *(_reading(run, reader) for reader in ("duckdb", "pyiceberg")),
         ]
-        for one in _read("changes")
+        for run in _read("changes")
     ]
     return head, rows
 
 
-def _reading(one: dict[str, Any], reader: str) -> str:
-    return str(one["wrong"].get(reader) or f"{one[f'{reader}_ms']:,} ms")
+def _reading(run: dict[str, Any], reader: str) -> str:
+    return str(run["wrong"].get(reader) or f"{run[f'{reader}_ms']:,} ms")
 
 
 def settings() -> Rows:

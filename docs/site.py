@@ -33,8 +33,8 @@ def navigation() -> list[Any]:
 
 
 def _listed(part: str) -> list[str]:
-    found = re.findall(r"\]\(((?:\.\./)?[\w/-]+\.md)\)", part)
-    links = [(ROOT / "docs" / link).resolve() for link in found]
+    targets = re.findall(r"\]\(((?:\.\./)?[\w/-]+\.md)\)", part)
+    links = [(ROOT / "docs" / link).resolve() for link in targets]
     return [path.relative_to(ROOT).as_posix() for path in dict.fromkeys(links) if path != ROOT / "README.md"]
 
 

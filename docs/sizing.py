@@ -130,12 +130,12 @@ def _prices(rate: float) -> list[str]:
     plain, tables = (need(_listed(name, Case(mib_per_second=rate))) for name in LISTS)
     first = [plain.compute, plain.requests, plain.storage, plain.price]
     second = [tables.compute, tables.requests, tables.storage, tables.compaction, tables.price]
-    return [f"{rate:,g} MiB/s", *(f"{one:,.0f}" for one in (*first, *second))]
+    return [f"{rate:,g} MiB/s", *(f"{amount:,.0f}" for amount in (*first, *second))]
 
 
 def _listed(name: str, case: Case) -> Case:
-    more: dict[str, Any] = dict(LISTS[name])
-    return replace(case, **more)
+    values: dict[str, Any] = dict(LISTS[name])
+    return replace(case, **values)
 
 
 def intervals() -> tuple[list[str], list[list[str]]]:
@@ -143,10 +143,11 @@ def intervals() -> tuple[list[str], list[list[str]]]:
     head = ["commit interval", "commits/h", "files/h", "PUT/h", "HEAD, GET/h", "files compacted a day"]
     head += ["requests a month, S3", "compaction a month, S3 Tables"]
     rows = []
-    for name, seconds in _INTERVALS.items():
-        plain, tables = (need(_listed(one, Case(mib_per_second=0.1, interval_s=seconds))) for one in LISTS)
+    for interval, seconds in _INTERVALS.items():
+        case = Case(mib_per_second=0.1, interval_s=seconds)
+        plain, tables = (need(_listed(name, case)) for name in LISTS)
         counts = (plain.commits, plain.files, plain.puts, plain.gets, plain.files * 24)
-        rows.append([name, *(f"{each:,.0f}" for each in counts), f"{plain.requests:,.2f}"])
+        rows.append([interval, *(f"{count:,.0f}" for count in counts), f"{plain.requests:,.2f}"])
         rows[-1].append(f"{tables.compaction:,.2f}")
     return head, rows
 
@@ -166,12 +167,17 @@ def price_lists() -> str:
     return "".join(f"- {line}\n" for line in lines)
 
 
-def _row(rate: float, found: Need) -> list[str]:
-    counts = [found.records, found.cores]
-    more = [found.memory_gib, found.topics, found.commits, found.files, found.puts, found.gets]
-    more += [found.cores * _HOURS, found.gb]
-    executors = str(found.executors) if found.executors else "none: `local[*]`"
-    return [f"{rate:,g} MiB/s", *map(_count, counts), executors, *map(_count, more)]
+def _row(rate: float, required: Need) -> list[str]:
+    counts = [required.memory_gib, required.topics, required.commits, required.files]
+    counts += [required.puts, required.gets, required.cores * _HOURS, required.gb]
+    executors = str(required.executors) if required.executors else "none: `local[*]`"
+    return [
+        f"{rate:,g} MiB/s",
+        _count(required.records),
+        _count(required.cores),
+        executors,
+        *map(_count, counts),
+    ]
 
 
 def _count(number: float) -> str:
@@ -196,11 +202,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for field in fields(Case):
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=type(field.default), default=argparse.SUPPRESS)
-    asked = vars(parser.parse_args(arguments))
-    listed: dict[str, Any] = dict(LISTS.get(asked.pop("prices"), {}))
-    found = need(Case(**{**listed, **asked}))
+    options = vars(parser.parse_args(arguments))
+    listed: dict[str, Any] = dict(LISTS.get(options.pop("prices"), {}))
+    required = need(Case(**{**listed, **options}))
     for name in (*(field.name for field in fields(Need)), "price"):
-        sys.stdout.write(f"{name:<12}{getattr(found, name):>16,.0f}\n")
+        sys.stdout.write(f"{name:<12}{getattr(required, name):>16,.0f}\n")
     return 0
 
 

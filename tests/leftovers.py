@@ -83,7 +83,7 @@ def _has_children() -> bool:
 def _children() -> set[psutil.Process]:
     if not _has_children():
         return set()
-    return {one for one in _descendants(os.getpid()) if _is_worth_telling(one)}
+    return {descendant for descendant in _descendants(os.getpid()) if _is_worth_telling(descendant)}
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
@@ -214,7 +214,7 @@ class _Attributes:
 
     def now(self) -> tuple[list[dict[str, Any]], list[Any]]:
         """All values by class, and the containers' contents."""
-        values = [dict(vars(one)) for one in self.classes]
+        values = [dict(vars(class_)) for class_ in self.classes]
         return values, [_frozen(vars(one).get(name)) for one, name in self.containers]
 
     def changed(self, before: tuple[list[dict[str, Any]], list[Any]]) -> list[str]:
@@ -255,9 +255,9 @@ def _attributes() -> _Attributes:
             if isinstance(one, type) and one.__module__ == name
         ]
         containers = [
-            (one, name)
-            for one in classes
-            for name, value in vars(one).items()
+            (class_, name)
+            for class_ in classes
+            for name, value in vars(class_).items()
             if _is_own(name) and isinstance(value, _CONTAINERS)
         ]
         _KNOWN[len(sys.modules)] = _Attributes(classes, containers)

@@ -42,7 +42,7 @@ def check_command(words: list[str]) -> None:
     """A command line of `serve` that the program takes."""
     assert words[1] == "serve"
     group: Any = typer.main.get_command(app)
-    options = {name for one in group.commands["serve"].params for name in one.opts}
+    options = {name for param in group.commands["serve"].params for name in param.opts}
     assert {word for word in words if word.startswith("-")} <= options
 
 
@@ -130,7 +130,7 @@ def panels() -> list[dict[str, Any]]:
 def test_rules_are_read_by_prometheus_grammar() -> None:
     """Each rule is whole, and its expression parses."""
     (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))["groups"]
-    assert [rule["alert"] for rule in group["rules"]] == [one.name for one in ALERTS]
+    assert [rule["alert"] for rule in group["rules"]] == [alert.name for alert in ALERTS]
     for rule in group["rules"]:
         promql_parser.parse(rule["expr"])
         assert re.fullmatch(r"\d+[mh]", rule["for"])
@@ -140,7 +140,7 @@ def test_rules_are_read_by_prometheus_grammar() -> None:
 
 def test_the_dashboard_shows_every_metric() -> None:
     """A panel each, with queries that parse, none over another."""
-    names = {name for one in METRICS for name in (one.sample, f"{one.name}_bucket")}
+    names = {name for metric in METRICS for name in (metric.sample, f"{metric.name}_bucket")}
     assert len(panels()) == len(METRICS)
     for panel in panels():
         assert panel["targets"]
@@ -156,11 +156,11 @@ def test_the_dashboard_shows_every_metric() -> None:
 def test_pages_name_metrics_and_alerts_that_exist(page: str) -> None:
     """Whoever reads them finds them in the scrape."""
     text = (ROOT / "docs" / page).read_text("utf-8")
-    names = {name for one in METRICS for name in (one.sample, one.name, f"{one.name}_bucket")}
+    names = {name for metric in METRICS for name in (metric.sample, metric.name, f"{metric.name}_bucket")}
     found = {
         name
         for name in re.findall(r"\btabletopic_\w+", text)
         if name not in ("tabletopic_kernel", "tabletopic_offsets")
     }
     assert found <= names
-    assert set(re.findall(r"\bTabletopic[A-Z]\w+", text)) <= {one.name for one in ALERTS}
+    assert set(re.findall(r"\bTabletopic[A-Z]\w+", text)) <= {alert.name for alert in ALERTS}

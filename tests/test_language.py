@@ -78,10 +78,10 @@ def test_help_texts() -> None:
     """Help of commands, options, magics and settings."""
     commands = manual.commands().values()
     texts = [part for one in commands for part in (one.help or "").split("\n\n")]
-    texts += [one.help or "" for command in commands for one in command.params if hasattr(one, "help")]
+    texts += [param.help or "" for command in commands for param in command.params if hasattr(param, "help")]
     magics = (lake_magic, dashboard_magic)
-    texts += [line for one in magics for line in manual.magic(one.make_parser).splitlines()]
-    texts += [one.description or "" for one in sections.TopicSettings.model_fields.values()]
+    texts += [line for magic in magics for line in manual.magic(magic.make_parser).splitlines()]
+    texts += [field.description or "" for field in sections.TopicSettings.model_fields.values()]
     assert [problem for text in texts for problem in problems(text)] == []
 
 
@@ -93,7 +93,7 @@ def messages(path: Path) -> Iterator[str]:
     parts |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         pieces = node.values if isinstance(node, ast.JoinedStr) else [] if id(node) in parts else [node]
-        text = "".join(str(one.value) if isinstance(one, ast.Constant) else "1" for one in pieces)
+        text = "".join(str(piece.value) if isinstance(piece, ast.Constant) else "1" for piece in pieces)
         if re.search(r"[a-z]+ [a-z]+ [a-z]+", text) and "\n" not in text.strip():
             yield text
 
@@ -102,4 +102,6 @@ def test_messages() -> None:
     """Strings of the program that people read."""
     files = (ROOT / "tabletopic_kernel").rglob("*.py")
     paths = [path for path in files if not {"labextension", "node_modules"} & set(path.parts)]
-    assert [(path.name, one) for path in paths for text in messages(path) for one in problems(text)] == []
+    assert [
+        (path.name, problem) for path in paths for text in messages(path) for problem in problems(text)
+    ] == []

@@ -140,7 +140,7 @@ def test_descendants_are_found_without_a_look_at_other_processes(monkeypatch: py
     monkeypatch.setattr(psutil, "pids", None)
     monkeypatch.setattr(psutil.Process, "children", None)
     try:
-        found = {one.pid for one in leftovers._children()}
+        found = {child.pid for child in leftovers._children()}
         assert {started[0].pid, grandchild.pid} <= found
     finally:
         over.set()

@@ -57,7 +57,7 @@ def _texts() -> Iterator[tuple[str, bool, str]]:
                 yield (
                     place,
                     False,
-                    "".join(one.value if isinstance(one, ast.Constant) else "X" for one in node.values),
+                    "".join(value.value if isinstance(value, ast.Constant) else "X" for value in node.values),
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
                 yield place, id(node) in docs, node.value
@@ -90,7 +90,7 @@ def check(command: str) -> None:
         group: Any = typer.main.get_command(app)
         assert words[0] in group.commands, f"the program has no command {words[0]}"
         options = {
-            name for one in group.commands[words[0]].params for name in (*one.opts, *one.secondary_opts)
+            name for param in group.commands[words[0]].params for name in (*param.opts, *param.secondary_opts)
         }
         given = {word.partition("=")[0] for word in words if word.startswith("-")}
         assert given <= options, f"`{words[0]}` has no option {given - options}"

@@ -61,7 +61,7 @@ def test_they_import_the_public_names_alone(path: Path) -> None:
     imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
     for node in imports:
         if isinstance(node, ast.Import):
-            assert not [one.name for one in node.names if one.name.startswith("tabletopic_kernel.")]
+            assert not [name.name for name in node.names if name.name.startswith("tabletopic_kernel.")]
         elif (node.module or "").partition(".")[0] == "tabletopic_kernel":
             assert node.module == "tabletopic_kernel"
             assert {one.name for one in node.names} <= set(tabletopic_kernel.__all__)

@@ -83,7 +83,11 @@ def try_command(words: list[str]) -> None:
     with group.make_context("tabletopic", list(words)) as context:
         name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
         given = dict(command.make_context(name, rest, parent=context).params)
-    settings = {one.field: given.get(one.field) for one in setting_options()} if name in TAKE_SETTINGS else {}
+    settings = (
+        {option.field: given.get(option.field) for option in setting_options()}
+        if name in TAKE_SETTINGS
+        else {}
+    )
     sections.TopicSettings.model_validate(given_settings(settings))
 
 
@@ -129,14 +133,16 @@ def test_settings_are_accepted(block: str, tmp_path: Path) -> None:
 @cache
 def settings() -> frozenset[str]:
     """The names of all settings."""
-    kinds = [one for one in vars(sections).values() if inspect.isclass(one) and issubclass(one, BaseModel)]
+    kinds = [
+        kind for kind in vars(sections).values() if inspect.isclass(kind) and issubclass(kind, BaseModel)
+    ]
     return frozenset(name for kind in kinds for name in kind.model_fields)
 
 
 @cache
 def resembles_a_setting(name: str) -> list[str]:
     """The settings that a reader may take a name for which is none: both have several words."""
-    several = [one for one in settings() if "_" in one]
+    several = [setting for setting in settings() if "_" in setting]
     known = "_" not in name or name in settings()
     return [] if known else difflib.get_close_matches(name, several, cutoff=0.8)
 

@@ -46,5 +46,9 @@ def test_an_example_that_is_given_up_is_counted() -> None:
             continue
         assert "list(HealthCheck)" not in text, "hypothesis must tell when most examples are given up"
         assert "filter_too_much" not in text, path
-        found = [f"{path.name}: {one.name}, {line}" for one in properties(text) for line in ways_out(one)]
+        found = [
+            f"{path.name}: {property_.name}, {line}"
+            for property_ in properties(text)
+            for line in ways_out(property_)
+        ]
         assert not found, "use assume() or reject()"

@@ -43,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="tabletopic-peers-") as folder:
-        for what in options.formats:
+        for format_ in options.formats:
             for name in options.programs:
-                results.append(_result(Path(folder) / f"{name}-{what}", name, what, options))
+                results.append(_result(Path(folder) / f"{name}-{format_}", name, format_, options))
                 Console(stderr=True).print(results[-1])
     if options.json:
         sys.stdout.write(json.dumps([asdict(result) for result in results], indent=1) + "\n")
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _result(folder: Path, name: str, what: Format, options: argparse.Namespace) -> Result:
+def _result(folder: Path, name: str, format_: Format, options: argparse.Namespace) -> Result:
     """One program's measurement."""
     share = _SHARE.get(name, 1)
     parts = (options.warm_up // share, options.records // share, 200_000)
@@ -79,15 +79,15 @@ def _result(folder: Path, name: str, what: Format, options: argparse.Namespace) 
     floor_us = 0.0
     try:
         with own_stack(folder) as bench:
-            load = make_load(bench, "load", what)
+            load = make_load(bench, "load", format_)
             with CountBar(sizes.warm_up + sizes.records, f"{name}: filling the topic", "records") as bar:
                 load.send(bench, sizes.warm_up + sizes.records, bar.to)
             site = Site(bench, load, parallelism=2, interval_s=options.interval)
             metadata = site.create("floor").metadata.model_dump_json()
             floor_us = round(cpu_of_floor(metadata, load, 500_000), 2)
-            return Result(what, floor_us, measure(site, name, folder, sizes))
+            return Result(format_, floor_us, measure(site, name, folder, sizes))
     except TableTopicError as error:
-        return Result(what, floor_us, None, f"{name}: {error}")
+        return Result(format_, floor_us, None, f"{name}: {error}")
 
 
 def _words(text: str) -> list[str]:

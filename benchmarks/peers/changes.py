@@ -191,8 +191,12 @@ def _added(site: Site, table: str) -> int:
         snapshots = site.catalog().load_table(table).metadata.snapshots
     except NoSuchTableError:  # ours makes it
         return 0
-    summaries = [one.summary for one in snapshots if one.summary is not None]
-    return sum(int(one["added-records"] or 0) for one in summaries if one.operation is not Operation.REPLACE)
+    summaries = [snapshot.summary for snapshot in snapshots if snapshot.summary is not None]
+    return sum(
+        int(summary["added-records"] or 0)
+        for summary in summaries
+        if summary.operation is not Operation.REPLACE
+    )
 
 
 def _until(site: Site, table: str, added: int, folder: Path, process: psutil.Popen) -> int:

@@ -73,10 +73,10 @@ def damaged(load: Load) -> Load:
     return replace(load, records=records, event_ids=tuple(events))
 
 
-def outcome(folder: Path, name: str, what: Format, records: int, *, tolerant: bool) -> Outcome:
+def outcome(folder: Path, name: str, format_: Format, records: int, *, tolerant: bool) -> Outcome:
     """One program on a stack of its own; raises TableTopicError if its table never gets a row."""
     with own_stack(folder) as bench:
-        load = damaged(make_load(bench, "load", what))
+        load = damaged(make_load(bench, "load", format_))
         records = max(1, records // len(load.records)) * len(load.records)
         load.send(bench, records, lambda _: None)
         site = Site(bench, load, parallelism=2, interval_s=5, tolerant=tolerant)
@@ -94,7 +94,7 @@ def outcome(folder: Path, name: str, what: Format, records: int, *, tolerant: bo
         missing, doubled = wrong_rows(replace(site, load=good), table, records - refused)
         kept = _kept(site, name)
     option = ", ".join(f"{key} {program.settings[key]}" for key in _OPTIONS if key in program.settings)
-    return Outcome(name, what, option, records, refused, kept, missing, doubled, has_ended)
+    return Outcome(name, format_, option, records, refused, kept, missing, doubled, has_ended)
 
 
 def _kept(site: Site, name: str) -> int:
@@ -118,17 +118,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     outcomes, failed = list[Outcome](), False
     with tempfile.TemporaryDirectory(prefix="tabletopic-peers-") as name:
-        for program, what, tolerant in _RUNS:
+        for program, format_, tolerant in _RUNS:
             if program not in options.programs.split(","):
                 continue
-            folder = Path(name) / f"{program}-{what}-{tolerant}"
+            folder = Path(name) / f"{program}-{format_}-{tolerant}"
             try:
-                outcomes.append(outcome(folder, program, what, options.records, tolerant=tolerant))
+                outcomes.append(outcome(folder, program, format_, options.records, tolerant=tolerant))
                 Console(stderr=True).print(outcomes[-1])
             except TableTopicError as error:
                 Console(stderr=True).print(f"{program}: {error}")
                 failed = True
-    sys.stdout.write(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n")
+    sys.stdout.write(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
     return int(failed)
 
 

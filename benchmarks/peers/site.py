@@ -112,12 +112,12 @@ def own_stack(folder: Path) -> Iterator[Workbench]:
         local.down()
 
 
-def columns(what: Format) -> Schema:
+def columns(format_: Format) -> Schema:
     """The columns of the events in a format; JSON has no type for times and decimals."""
-    if what == "wide":
+    if format_ == "wide":
         return Schema(*(NestedField(at, name, kind) for at, (name, kind) in enumerate(_wide().items(), 1)))
-    time_type: PrimitiveType = StringType() if what == "json" else TimestamptzType()
-    price: PrimitiveType = DoubleType() if what == "json" else DecimalType(9, 2)
+    time_type: PrimitiveType = StringType() if format_ == "json" else TimestamptzType()
+    price: PrimitiveType = DoubleType() if format_ == "json" else DecimalType(9, 2)
     names = "event_id", "event_time", "user_id", "session_id", "event_type", "url", "referrer", "product_id"
     device = StructType(
         *(NestedField(20 + at, name, StringType()) for at, name in enumerate(("type", "os", "browser")))

@@ -28,7 +28,7 @@ class LoginGate:
             text, system = reason
             raise LoginRefusedError(text, system=system)
 
-    def met(self, error: Exception) -> None:
+    def note(self, error: Exception) -> None:
         """Shut for a minute if ``error`` is a refused login."""
         if isinstance(error, LoginRefusedError):
             self._open_at = time.monotonic() + REFUSED_S

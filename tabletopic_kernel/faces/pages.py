@@ -35,10 +35,10 @@ def page(name: str | None, section: str = "") -> str:
     if not section:
         return text
     parts = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)[1:]
-    found = [part for part in parts if section.lower() in part.partition("\n")[0].lower()]
-    if not found:
+    matching = [part for part in parts if section.lower() in part.partition("\n")[0].lower()]
+    if not matching:
         raise UsageError(f"the page {wanted} has no section {section!r}; `tabletopic docs {wanted}` shows it")
-    return found[0]
+    return matching[0]
 
 
 def _kept(place: Path, link: re.Match[str]) -> str:

@@ -70,8 +70,8 @@ class Queries:
 
     def history(self, word: str = "", limit: int = _KEPT) -> list[PastQuery]:
         """The last queries that contain a word, newest first."""
-        found = "SELECT cell, at_ms, failed FROM history WHERE instr(lower(cell), lower(?)) OR ? = ''"
-        rows = self._rows(f"{found} ORDER BY id DESC LIMIT ?", word, word, limit)
+        select = "SELECT cell, at_ms, failed FROM history WHERE instr(lower(cell), lower(?)) OR ? = ''"
+        rows = self._rows(f"{select} ORDER BY id DESC LIMIT ?", word, word, limit)
         return [PastQuery(cell, at_ms, bool(failed)) for cell, at_ms, failed in rows]
 
     def forget(self) -> None:
@@ -126,7 +126,9 @@ def _now_ms() -> int:
 
 def queries_grid(queries: Sequence[PastQuery], word: str = "") -> Grid:
     """The history as a table, newest first."""
-    rows = [[clock(each.at_ms), each.cell, Cell("failed", "bad") if each.failed else ""] for each in queries]
+    rows = [
+        [clock(query.at_ms), query.cell, Cell("failed", "bad") if query.failed else ""] for query in queries
+    ]
     containing = f" contains {word!r}" if word else ""
     notes = [] if rows else [f"no query of the history{containing}" if word else "no query ran yet"]
     return Grid(("time", "cell", ""), rows, "", notes)

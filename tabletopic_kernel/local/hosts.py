@@ -63,26 +63,20 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class HostProcess:
-    """Host ``number``, with ``more`` variables; its output is in ``logs/host-<number>.log`` of the folder."""
+    """Host ``number``, with more ``variables``; its output is in ``logs/host-<number>.log`` of the folder."""
 
     def __init__(
-        self,
-        folder: Path,
-        number: int,
-        more: Mapping[str, str] = MappingProxyType({}),
-        metrics_port: int | None = None,
+        self, folder: Path, number: int, variables: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self.number = number
         self.ending = False
-        self.metrics_port = metrics_port
-        options = [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
         self._log = folder / "logs" / f"host-{number}.log"
         with self._log.open("wb") as output:
             # A session of its own: Ctrl-C is for the demo, which stops its host itself.
             self._process = subprocess.Popen(
-                [*_SERVE, "--mark", host_mark(folder), *options],
+                [*_SERVE, "--mark", host_mark(folder)],
                 cwd=folder,
-                env={**environment(folder), **more},
+                env={**environment(folder), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -183,14 +183,14 @@ def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
 def need_limits() -> str:
     """The limits of this process and its children, in words; StackError if Java would fail with them."""
     limits = []
-    for what, command, unit, limit, soft_or_hard, needed in _LIMITS:
+    for counted, command, unit, limit, soft_or_hard, needed in _LIMITS:
         allowed = resource.getrlimit(limit)[soft_or_hard]
         if 0 <= allowed < needed:
             raise StackError(
-                f"only {allowed:,} {what} are allowed here, and Java needs {needed:,}: raise the limit with "
-                f"`{command} {needed}`, or {unit} in a systemd unit"
+                f"only {allowed:,} {counted} are allowed here, and Java needs {needed:,}: raise the limit "
+                f"with `{command} {needed}`, or {unit} in a systemd unit"
             )
-        limits.append(f"{'unlimited' if allowed < 0 else f'{allowed:,}'} {what}")
+        limits.append(f"{'unlimited' if allowed < 0 else f'{allowed:,}'} {counted}")
     return ", ".join(limits)
 
 

@@ -83,23 +83,15 @@ class TerminalReport:
 class CountBar:
     """Progress towards ``total``: a bar on a terminal, otherwise a line every ten seconds and one at the end.
 
-    ``name`` says what is counted, ``unit`` follows the count; ``stream``: by default stderr.
+    On stderr. ``name`` says what is counted, ``unit`` follows the count.
     """
 
-    def __init__(
-        self,
-        total: int,
-        name: str,
-        unit: str,
-        stream: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._total, self._name, self._unit, self._clock = total, name, unit, clock
-        self._stream = stream or sys.stderr
-        self._began = self._line_at = clock()
+    def __init__(self, total: int, name: str, unit: str) -> None:
+        self._total, self._name, self._unit = total, name, unit
+        self._began = self._line_at = time.monotonic()
         self._bar: tqdm[Never] | None = None
-        if self._stream.isatty():
-            self._bar = tqdm(total=total, desc=name, unit=f" {unit}", unit_scale=True, file=self._stream)
+        if sys.stderr.isatty():
+            self._bar = tqdm(total=total, desc=name, unit=f" {unit}", unit_scale=True)
         self.done = 0
 
     def to(self, done: int) -> None:
@@ -107,17 +99,17 @@ class CountBar:
         moved, self.done = done - self.done, done
         if self._bar is not None:
             self._bar.update(moved)
-        elif self._clock() - self._line_at >= _LINE_EVERY_S:
+        elif time.monotonic() - self._line_at >= _LINE_EVERY_S:
             self._line()
 
     def _line(self) -> None:
-        self._line_at = self._clock()
+        self._line_at = time.monotonic()
         seconds = self._line_at - self._began
         rate = f", {self.done / seconds:,.0f}/s" if seconds > 0 else ""
-        self._stream.write(
+        sys.stderr.write(
             f"{self._name}: {self.done:,} of {self._total:,} {self._unit} in {seconds:.0f} s{rate}\n"
         )
-        self._stream.flush()
+        sys.stderr.flush()
 
     def __enter__(self) -> CountBar:
         return self

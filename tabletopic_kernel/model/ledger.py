@@ -136,7 +136,7 @@ class Ledger:
             lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
             last_records={p: (last[0], last[1]) for p, last in _by_partition(summary, "last-records")},
             truncated={p: tuple(map(tuple, cuts)) for p, cuts in _by_partition(summary, "truncated")},
-            outliers={p: Outliers(*each) for p, each in _by_partition(summary, "outliers")},
+            outliers={p: Outliers(*numbers) for p, numbers in _by_partition(summary, "outliers")},
             deleted_keys=tuple(json.loads(summary.get(f"{PREFIX}deleted-keys", "[]"))),
             changes=json.loads(summary.get(f"{PREFIX}changes", "{}")),
             expectation_failures=json.loads(summary.get(f"{PREFIX}expectation-failures", "{}")),
@@ -275,7 +275,7 @@ def all_outliers(before: Mapping[int, Outliers], new: Mapping[int, Outliers]) ->
     for partition, outliers in new.items():
         last, other = outliers, result.get(partition)
         if other is not None:
-            last = max(outliers, other, key=lambda each: each.offset)._replace(
+            last = max(outliers, other, key=lambda candidate: candidate.offset)._replace(
                 records=outliers.records + other.records
             )
         result[partition] = last

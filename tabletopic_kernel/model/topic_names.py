@@ -89,7 +89,7 @@ def stands_for(pattern: str, exclude: Iterable[str], name: str) -> bool:
     """
     return (
         fnmatchcase(name, pattern)
-        and not any(fnmatchcase(name, each) for each in exclude)
+        and not any(fnmatchcase(name, excluded) for excluded in exclude)
         and not name.startswith("__")
         and internal_owner(name) is None
         and not _SCHEMA_HISTORY.search(name)

@@ -263,7 +263,8 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     groups, rejections, texts = split_keys(keys, headers_of(batch), reads_connect=loaded.reads_connect)
     named = [(group.schema_id, group) for group in groups if group.schema_id is not None]
     if needed := frozenset(schema_id for schema_id, _ in named if not plan.knows(schema_id)):
-        return KeyColumns(needed=needed, carried=frozenset(one for one in texts.items() if one[0] in needed))
+        carried = frozenset(pair for pair in texts.items() if pair[0] in needed)
+        return KeyColumns(needed=needed, carried=carried)
     proved = set[SchemaKey]()
     parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
     for schema_id, group in named:

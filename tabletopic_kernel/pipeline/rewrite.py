@@ -182,18 +182,18 @@ class _Rewrite:
 
     def _merge(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
         dropped = _deleted(self._io, files)
-        kept = [file.rows - int(dropped[file.path].sum()) for file in files]
-        wanted, new_files, places, is_known = sum(kept), list[DataFile](), None, True
-        if wanted and writer.order.is_unsorted:
+        counts = [file.rows - int(dropped[file.path].sum()) for file in files]
+        total, new_files, places, is_traceable = sum(counts), list[DataFile](), None, True
+        if total and writer.order.is_unsorted:
             rows = _runs(self._io, files, dropped, writer.target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
             new_files = [writer.write_one(rows)]
-        elif wanted:
-            new_files, places, is_known = self._write_sorted(writer, files, dropped, wanted)
+        elif total:
+            new_files, places, is_traceable = self._write_sorted(writer, files, dropped, total)
             if not new_files:
                 self._leave("too large in memory to be sorted together", files)
                 return
-        if (written := sum(file.record_count for file in new_files)) != wanted:
-            raise ActionNeededError(f"{len(files)} files have {wanted} rows, and {written} were written")
+        if (written := sum(file.record_count for file in new_files)) != total:
+            raise ActionNeededError(f"{len(files)} files have {total} rows, and {written} were written")
         if foreign := next((file for file in new_files if file.partition != self._task.partition), None):
             raise ActionNeededError(
                 f"{files[0].path} is in the partition {self._task.partition}, and its rows belong to "
@@ -203,19 +203,21 @@ class _Rewrite:
         starts = accumulate((file.record_count for file in new_files[:-1]), initial=0)
         products = tuple(zip((file.file_path for file in new_files), starts, strict=False))  # none, of none
         base = 0
-        for file, count in zip(files, kept, strict=True):
+        for file, count in zip(files, counts, strict=True):
             numbers = places[base : base + count] if places is not None else None
-            moved = MovedRows.of(file.path, dropped[file.path], products if is_known else (), base, numbers)
+            moved = MovedRows.of(
+                file.path, dropped[file.path], products if is_traceable else (), base, numbers
+            )
             self._result.moved.append(moved)
             base += count
-        self._result.rows += wanted
+        self._result.rows += total
 
     def _write_sorted(
         self, writer: DataFileWriter, files: Sequence[SmallFile], dropped: Mapping[str, Mask], count: int
     ) -> tuple[list[DataFile], Places | None, bool]:
         """The files' ``count`` rows, sorted in memory, in as few files as possible; none if that is no gain.
 
-        Also each row's number among those of all these files, if the order changed, and whether it is known.
+        Also each old row's number among all new ones, if their order changed, and whether it is known.
         """
         new_files: list[DataFile] = []
         places = np.empty(count, np.uint32) if count <= _MOST_PLACES else None
@@ -226,11 +228,9 @@ class _Rewrite:
                 return [], None, True
             order = permutation(rows, writer.order, writer.schema)
             ordered = rows if order is None else rows.take(order)
-            numbers = np.arange(start, start + len(rows), dtype=np.uint32)
-            if places is not None and order is None:
-                places[numbers] = numbers
-            elif places is not None and order is not None:
-                places[start + order.to_numpy()] = numbers
+            if places is not None:
+                numbers = np.arange(start, start + len(rows), dtype=np.uint32)
+                places[numbers if order is None else start + order.to_numpy()] = numbers
             start, has_moved = start + len(rows), has_moved or order is not None
             new_files.append(writer.write_one((ordered,)))
         return new_files, places if has_moved else None, places is not None or not has_moved
@@ -273,10 +273,10 @@ def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> I
     with io.new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
         for part in _parts(parquet):
-            gone, start = dropped[start : start + len(part)], start + len(part)
-            left = part.filter(pa.array(~gone)) if gone.any() else part
-            if len(left):
-                yield conform(dict(zip(left.schema.names, left.columns, strict=True)), len(left), target)
+            mask, start = dropped[start : start + len(part)], start + len(part)
+            kept = part.filter(pa.array(~mask)) if mask.any() else part
+            if len(kept):
+                yield conform(dict(zip(kept.schema.names, kept.columns, strict=True)), len(kept), target)
 
 
 def _parts(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

@@ -65,7 +65,7 @@ class Group:
         if kind != "PROTOBUF":
             return "the header with the schema id is too long" if self.indexes else None
         try:
-            _, end = read_header(self.indexes, 0)
+            _, end = read_header(self.indexes)
         except ValueError:
             return "the header with the schema id ends, or is damaged, within the message indexes"
         return None if end == len(self.indexes) else "the header with the schema id is too long"
@@ -178,7 +178,7 @@ def split_keys(
             named = headers if headers is None else headers.take(pa.array(part.positions))
             inner, bad = split(part.values, named, wire.KEY_HEADER)
             groups += [replace(group, positions=part.positions[group.positions]) for group in inner]
-            rejections += [replace(each, positions=part.positions[each.positions]) for each in bad]
+            rejections += [replace(faults, positions=part.positions[faults.positions]) for faults in bad]
     return groups, rejections, texts
 
 

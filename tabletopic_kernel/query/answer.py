@@ -80,12 +80,12 @@ class LiveRead:
 class Tail:
     """The rows behind a table's snapshot, with the table's columns.
 
-    ``gone``: rows that they take the place of, by ``file``, a name, and ``position``.
+    ``replaced``: rows whose place they take, by ``file``, a name, and ``position``.
     """
 
     rows: pa.Table
     read: LiveRead
-    gone: pa.Table | None = None
+    replaced: pa.Table | None = None
 
 
 @dataclass(frozen=True)

@@ -57,19 +57,19 @@ class View:
         location = literal(self.table.metadata_location)
         chosen = f", snapshot_from_id = {self.snapshot.snapshot_id}" if self.fixed and self.snapshot else ""
         rows = f"SELECT * FROM iceberg_scan({location}{chosen})"
-        if self.tail is not None and self.tail.gone is not None and len(self.tail.gone):
-            connection.register(self._gone, self.tail.gone)
-            rows = self._without_gone(location)
+        if self.tail is not None and self.tail.replaced is not None and len(self.tail.replaced):
+            connection.register(self._replaced, self.tail.replaced)
+            rows = self._without_replaced(location)
         if self.tail is not None and len(self.tail.rows):
             connection.register(self.place, self.tail.rows)
             rows += f" UNION ALL BY NAME SELECT * FROM temp.main.{quote(self.place)}"
         connection.execute(f"CREATE OR REPLACE VIEW {self.place} AS {rows}")
 
     @property
-    def _gone(self) -> str:
-        return f"{self.place} gone"
+    def _replaced(self) -> str:
+        return f"{self.place} replaced"
 
-    def _without_gone(self, location: str) -> str:
+    def _without_replaced(self, location: str) -> str:
         """The table's rows, but for those that the tail replaces. With other names for the columns, as those
         of a table may hide DuckDB's own: a row's file and its position there.
         """
@@ -78,7 +78,8 @@ class View:
         aliases = ", ".join(f"c{at}" for at in range(len(names)))
         return (
             f"SELECT {columns} FROM iceberg_scan({location}) t({aliases}) ANTI JOIN temp.main."
-            f"{quote(self._gone)} g ON g.file = parse_filename(t.filename) AND g.position = t.file_row_number"
+            f"{quote(self._replaced)} r ON r.file = parse_filename(t.filename) "
+            "AND r.position = t.file_row_number"
         )
 
     def forget(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -86,7 +87,7 @@ class View:
         if self.tail is not None:
             with suppress(duckdb.Error):  # it ended with a fatal error
                 connection.unregister(self.place)
-                connection.unregister(self._gone)
+                connection.unregister(self._replaced)
 
 
 def views_of(

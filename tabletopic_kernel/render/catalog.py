@@ -20,7 +20,7 @@ _SHOWN_SNAPSHOTS, _SHOWN_FILES = 10, 10  # the others are in the JSON
 
 def tables_table(tables: CatalogTables) -> Grid:
     """One line per table."""
-    rows = [(each.table, each.catalog) for each in tables.tables]
+    rows = [(table.table, table.catalog) for table in tables.tables]
     notes = tables.troubles or ([] if rows else ["no tables yet"])
     return Grid(("table", "catalog"), rows, "", notes)
 
@@ -28,12 +28,12 @@ def tables_table(tables: CatalogTables) -> Grid:
 def table_columns(detail: TableDetail) -> Grid:
     """The columns of a table; what else its metadata says is below."""
     rows = [
-        (each.name, each.type, "required" if each.required else "optional", each.doc or "")
-        for each in detail.columns
+        (column.name, column.type, "required" if column.required else "optional", column.doc or "")
+        for column in detail.columns
     ]
     snapshots = [
-        f"snapshot {each.snapshot_id}, {clock(each.at_ms)}: {each.operation}, {each.added_rows:+,} rows"
-        for each in detail.snapshots[:_SHOWN_SNAPSHOTS]
+        f"snapshot {made.snapshot_id}, {clock(made.at_ms)}: {made.operation}, {made.added_rows:+,} rows"
+        for made in detail.snapshots[:_SHOWN_SNAPSHOTS]
     ]
     topic = f", of the topic {detail.topic}" if detail.topic else ""
     files = "" if detail.files is None else f" in {many(detail.files, 'file')}"
@@ -53,14 +53,14 @@ def files_table(files: TableFiles) -> Grid:
     """The partitions of a table; its columns and largest files are below."""
     numbers = ("rows", "files", "bytes")
     rows = [
-        (each.partition or "-", number(each.rows), number(each.files), size(each.bytes))
-        for each in files.partitions
+        (partition.partition or "-", number(partition.rows), number(partition.files), size(partition.bytes))
+        for partition in files.partitions
     ]
     columns = [
-        f"column {each.name}: {number(each.nulls)} null, {each.lower or '-'} to {each.upper or '-'}"
-        for each in files.columns
+        f"column {column.name}: {number(column.nulls)} null, {column.lower or '-'} to {column.upper or '-'}"
+        for column in files.columns
     ]
-    largest = [f"{size(each.bytes)} of {each.content}, {each.path}" for each in files.files[:_SHOWN_FILES]]
+    largest = [f"{size(file.bytes)} of {file.content}, {file.path}" for file in files.files[:_SHOWN_FILES]]
     title = f"{files.table}: {many(files.file_count, 'file')}, {size(files.bytes)}, "
     title += many(files.partition_count, "partition")
     return Grid(("partition", *numbers), rows, title, [*columns, *largest], frozenset(numbers))
@@ -85,6 +85,6 @@ def subject_text(subject: Subject) -> Grid:
     pairs: dict[str, str | Cell] = {
         "compatibility": subject.compatibility,
         "topics": ", ".join(subject.topics) or "none",
-        "versions": ", ".join(f"{each.version} (id {each.id})" for each in subject.versions),
+        "versions": ", ".join(f"{version.version} (id {version.id})" for version in subject.versions),
     }
     return replace(facts(subject.subject, pairs), notes=(newest.error or newest.text).splitlines())

@@ -35,7 +35,7 @@ def state_cell(standing: str) -> Cell:
 
 def status_table(statuses: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Grid:
     """One line per table topic, those that need a person first; errors below."""
-    statuses = sorted(statuses, key=lambda each: need_of(each.standing))
+    statuses = sorted(statuses, key=lambda status: need_of(status.standing))
     numbers = ("lag", "behind", "rows", "rows/s")
     columns = ("topic", "table", "state", *numbers, "schema", "committed")
     rows = [
@@ -86,7 +86,9 @@ def status_facts(status: TopicStatus) -> Grid:
         "commits": f"{number(status.commits)}, every {interval(status.commit_interval_ms)}",
         "last commit": committed,
         "snapshot": str(status.snapshot_id or "none yet"),
-        "schemas": ", ".join(f"{each['subject']} v{each['version']}" for each in status.schema_versions)
+        "schemas": ", ".join(
+            f"{version['subject']} v{version['version']}" for version in status.schema_versions
+        )
         or "none yet",
         "host": f"{status.host or 'none'}, epoch {status.epoch}",
         "offsets": _partitions(status),
@@ -131,16 +133,16 @@ def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
         counts = ", ".join(f"{name}: {count:,}" for name, count in status.expectation_failures.items())
         pairs["expectations"] = Cell(f"rows that fail {counts}", "warn")
     if status.changes:
-        pairs["changes"] = ", ".join(f"{what}: {count:,}" for what, count in status.changes.items())
+        pairs["changes"] = ", ".join(f"{change}: {count:,}" for change, count in status.changes.items())
     if status.passed_over:
         pairs["no row"] = ", ".join(f"{why}: {count:,}" for why, count in status.passed_over.items())
     if status.outliers:
         places = ", ".join(
-            f"partition {p}: {number(each.records)}, the last at offset {number(each.offset)} "
-            f"({clock(each.timestamp_ms)})"
-            for p, each in sorted(status.outliers.items())
+            f"partition {p}: {number(outliers.records)}, the last at offset {number(outliers.offset)} "
+            f"({clock(outliers.timestamp_ms)})"
+            for p, outliers in sorted(status.outliers.items())
         )
-        count = sum(each.records for each in status.outliers.values())
+        count = sum(outliers.records for outliers in status.outliers.values())
         pairs["future"] = Cell(
             f"{number(count)} records ahead of the clock, not in the watermark ({places})", "warn"
         )

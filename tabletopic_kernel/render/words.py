@@ -172,11 +172,11 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             rows = "stay, marked in the ledger" if event.on_truncation == "mark" else "were deleted"
             return f"the log lost {'; '.join(ranges)}, and is read again from there; their rows {rows}"
         case events.GapDetected():
-            gone = "; ".join(
+            text = "; ".join(
                 f"partition {partition}: next offset was {wanted:,}, the first available is {first:,}"
                 for partition, (wanted, first) in event.missing.items()
             )
-            return f"{gone}; the topic continues after the gap" if event.skipped else gone
+            return f"{text}; the topic continues after the gap" if event.skipped else text
         case events.Heartbeat():
             progress, rate = event.progress, f"{event.progress.rows_per_second:,.0f} rows/s"
             return f"{progress.state}, {progress.rows:,} rows, {rate}, {progress.staged_rows:,} staged"

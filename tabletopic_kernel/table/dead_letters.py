@@ -219,10 +219,10 @@ class DeadLetters(LetterTable):
         kept: list[pa.Table] = []
         for task in self.tasks(where):
             dead_letters = self.read(task, AlwaysTrue())
-            gone = _orphaned(dead_letters, owned, done)
-            if gone.any():
+            orphaned = _orphaned(dead_letters, owned, done)
+            if orphaned.any():
                 old.append(task)
-                kept.append(dead_letters.filter(pa.array(~gone)))
+                kept.append(dead_letters.filter(pa.array(~orphaned)))
         self.replace(old, kept, owned, None)
 
     def _commit(self, files: Sequence[DataFile], owned: Ledger, *, remove: Sequence[FileScanTask]) -> None:
@@ -252,9 +252,9 @@ def _above(next_offsets: Offsets) -> BooleanExpression:
 def _orphaned(dead_letters: pa.Table, owned: Ledger, done: str | None) -> Mask:
     """A mask of letters that are above the ledger, or of the replay ``done``, whose rows are in the table."""
     partitions, offsets = dead_letters["partition"].to_numpy(), dead_letters["offset"].to_numpy()
-    gone = np.zeros(len(dead_letters), dtype=bool)
+    orphaned = np.zeros(len(dead_letters), dtype=bool)
     for partition in np.unique(partitions).tolist():
-        gone |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
+        orphaned |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
     if done is not None:
-        gone |= np.array([letter == done for letter in dead_letters["replay_id"].to_pylist()], dtype=bool)
-    return gone
+        orphaned |= np.array([letter == done for letter in dead_letters["replay_id"].to_pylist()], dtype=bool)
+    return orphaned

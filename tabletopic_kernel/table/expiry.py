@@ -165,19 +165,19 @@ def without(table: Table, ids: Collection[int]) -> Table:
 def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
     """What only the snapshots ``ids`` reach, by this metadata; their removal checks these candidates."""
     metadata, io = table.metadata, table.io
-    gone = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in ids]
+    expired = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in ids]
     kept = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in ids]
     data: dict[str, int] = {}
     try:
         with reachable("the storage", lent=lends_keys(table)):
-            shared = manifests_of(io, kept) if gone else {}
-            only = [manifest for path, manifest in manifests_of(io, gone).items() if path not in shared]
+            shared = manifests_of(io, kept) if expired else {}
+            only = [manifest for path, manifest in manifests_of(io, expired).items() if path not in shared]
             for _, live in live_files(io, only):
                 data.update(live)
-            for path in _deleted_keys(table, gone) - _deleted_keys(table, kept):
+            for path in _deleted_keys(table, expired) - _deleted_keys(table, kept):
                 with suppress(FileNotFoundError):  # somebody removed it before
                     data |= sizes_of(io, [path])
-            files = sizes_of(io, [snapshot.manifest_list for snapshot in gone if snapshot.manifest_list])
+            files = sizes_of(io, [snapshot.manifest_list for snapshot in expired if snapshot.manifest_list])
     except FileNotFoundError as error:
         # Nobody can read these snapshots. They may go; what else they reached is left as orphans.
         _LOG.warning("%s: snapshots expire without their files: %s", ".".join(table.name()), error)
@@ -230,7 +230,7 @@ def plan_expiry(
     ids = to_expire(metadata, Retention.of(settings), now_ms)
     unreachable = only_reached_by(table, ids)
     after = without(table, ids)
-    gone = removable(after, unreachable) if ids else Removed()
+    removed = removable(after, unreachable) if ids else Removed()
     sizes = {**unreachable.data, **unreachable.metadata}
     return ExpiryPlan(
         in_sql(identifier, settings.catalog),
@@ -241,7 +241,7 @@ def plan_expiry(
         },
         len(metadata.snapshots) - len(ids),
         reaches_back_to(after.metadata),
-        {path: sizes[path] for path in gone.paths},
-        gone.outside,
+        {path: sizes[path] for path in removed.paths},
+        removed.outside,
         orphans_of(table, orphan_candidates(table, now_ms)) if orphans else {},
     )

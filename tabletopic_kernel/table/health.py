@@ -6,6 +6,7 @@ depends on which rows are deleted, so ``next_work`` also reads delete files.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -155,9 +156,10 @@ def _doubts(schema: Schema, files: Iterable[DataFile]) -> list[str]:
         if not isinstance(kind, TimestampType | TimestamptzType):
             continue
         for file in files:
-            bounds = [(each or {}).get(column.field_id) for each in (file.lower_bounds, file.upper_bounds)]
-            if bounds[0] and bounds[1]:
-                low, high = (int(from_bytes(kind, bound)) for bound in bounds if bound)
+            lower = (file.lower_bounds or {}).get(column.field_id)
+            upper = (file.upper_bounds or {}).get(column.field_id)
+            if lower and upper:
+                low, high = int(from_bytes(kind, lower)), int(from_bytes(kind, upper))
                 rows = file.record_count - (file.null_value_counts or {}).get(column.field_id, 0)
                 times += [(low, rows), (high, rows)]
         doubts.append(wrong_unit(column.name, times))
@@ -167,13 +169,13 @@ def _doubts(schema: Schema, files: Iterable[DataFile]) -> list[str]:
 def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:
     """What the table's owner will do next, or why it will not."""
 
-    def of(work: Work, due: Callable[[], NextWork]) -> NextWork:
+    def unless_idle(work: Work, next_of: Callable[[], NextWork]) -> NextWork:
         idle = idle_because(table, settings, work, now_ms)
-        return due() if idle is None else NextWork(work, due=False, why=idle)
+        return next_of() if idle is None else NextWork(work, due=False, why=idle)
 
     works = [
-        of("compact", lambda: _compaction(table)),
-        of("expire", lambda: _expiry(table, settings, now_ms)),
+        unless_idle("compact", lambda: _compaction(table)),
+        unless_idle("expire", lambda: _expiry(table, settings, now_ms)),
     ]
     return works if settings.keep_ms is None else [*works, _deletion(table, settings, now_ms)]
 
@@ -235,9 +237,9 @@ def _compaction(table: Table) -> NextWork:
 
 
 def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
-    gone = len(to_expire(table.metadata, Retention.of(settings), now_ms))
-    if gone:
-        return NextWork("expire", due=True, why=f"{gone:,} snapshots are older than the settings keep")
+    expiring = len(to_expire(table.metadata, Retention.of(settings), now_ms))
+    if expiring:
+        return NextWork("expire", due=True, why=f"{expiring:,} snapshots are older than the settings keep")
     count = len(table.metadata.snapshots)
     why = f"nothing to do: all {count:,} snapshots are kept"
     if (limit := settings.snapshot_limit) is not None and count >= limit:
@@ -252,7 +254,7 @@ def _sizes(files: Iterable[DataFile]) -> list[FileSizes]:
     counts: Counter[int] = Counter()
     weights: Counter[int] = Counter()
     for file in files:
-        bar = next((n for n, most in enumerate(_BOUNDS) if file.file_size_in_bytes <= most), len(_BOUNDS))
+        bar = bisect_left(_BOUNDS, file.file_size_in_bytes)
         counts[bar] += 1
         weights[bar] += file.file_size_in_bytes
     if not counts:

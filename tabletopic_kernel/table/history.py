@@ -88,10 +88,6 @@ class TopicSchema:
     reused_ids: list[str] = field(default_factory=list)
     encrypted: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return asdict(self)
-
 
 def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSnapshot]:
     """The table's snapshots, newest first."""

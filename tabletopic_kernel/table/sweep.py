@@ -171,26 +171,27 @@ def orphans_of(table: Table, old: UnreachableFiles) -> dict[str, int]:
         candidates.keep_reached(lambda: table)
         candidates.keep_doubtful(".".join(table.name()))
     others = {**old.data, **old.metadata}
-    gone = removable(table, old).paths
-    return {path: sizes[path] for path in candidates.epochs} | {path: others[path] for path in gone}
+    removed = removable(table, old).paths
+    return {path: sizes[path] for path in candidates.epochs} | {path: others[path] for path in removed}
 
 
 def _remove(
     table: Table, candidates: Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
 ) -> Removed:
     """Delete candidates that the newest metadata, reloaded before each thousand, does not reach."""
-    gone, trouble = Removed(), None
+    total, trouble = Removed(), None
     paths = sorted(candidates.epochs)
     for chunk in (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)):
         candidates.keep_reached(lambda: claim_files(table, newest))
         try:
             removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
-            gone += Removed(len(removed), sum(sizes.get(path, 0) for path in removed), paths=tuple(removed))
+            size = sum(sizes.get(path, 0) for path in removed)
+            total += Removed(len(removed), size, paths=tuple(removed))
         except RetryableError as error:  # a file that cannot be deleted does not stop the others
             trouble = trouble or error
     if trouble is not None:
         raise trouble
-    return gone
+    return total
 
 
 def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -225,7 +226,7 @@ def load_same(table: Table, catalog: Catalog) -> Table:
         with reachable("the catalog"):
             fresh = catalog.load_table(table.name())
     except NoSuchTableError as error:
-        raise StartOverError(f"the table {name} no longer exists: nothing is removed") from error
+        raise StartOverError(f"the table {name} no longer exists") from error
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
-        raise StartOverError(f"the table {name} was replaced by another one: nothing is removed")
+        raise StartOverError(f"the table {name} was replaced by another one")
     return fresh

@@ -152,12 +152,12 @@ class Clients:
 
         catalog = self.servers.catalog_of(name)
         warehouse = warehouse_location(catalog) or local_warehouse(catalog)
-        asked, error = time.monotonic(), None
+        asked_s, error = time.monotonic(), None
         with self._probing:
             probed, ended, trouble = self._probes.get(name, (None, 0.0, None))
             if probed is session and trouble is None:
                 return
-            if trouble is not None and ended > asked:
+            if trouble is not None and ended > asked_s:
                 # Another thread's probe has just ended: topics do not wait for probes in turn.
                 raise type(trouble)(*trouble.args) from trouble
             try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.topics.backlog import Backlog
@@ -50,10 +50,6 @@ class Plan:
     incompatible: dict[str, str] = field(default_factory=dict)
     registry: str | None = None
     backlog: Backlog | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return asdict(self)
 
     def check(self) -> None:
         """Raise UsageError with the reasons, if there are any."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
 from tabletopic_kernel.clients.kafka.open_transactions import open_transactions
@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 
 # Fields of a status that are the progress record's.
-_OF_PROGRESS = {each.name for each in fields(TopicStatus)} & Progress.model_fields.keys() - {
+_OF_PROGRESS = {field.name for field in fields(TopicStatus)} & Progress.model_fields.keys() - {
     *("state", "error", "schema_versions", "rows_per_second")
 }
 
@@ -73,7 +73,7 @@ def statuses(
     looks = looks or Looks()
     reported = looks.reports(broker)
     newest, unread = _read(
-        desired_topics, reported, lambda one: looks.table(one, catalog(one.settings.catalog))
+        desired_topics, reported, lambda desired: looks.table(desired, catalog(desired.settings.catalog))
     )
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
     reasons = unread | {  # why a topic's lag is unknown
@@ -98,9 +98,7 @@ def statuses(
     reasons |= {topic: desired.refused for topic, desired in desired_topics.items() if desired.refused}
     return [
         _status(
-            progress,
-            state,
-            host,
+            report,
             ends.get(topic),
             reasons.get(topic),
             behind.get(topic),
@@ -108,11 +106,14 @@ def statuses(
             opened.get(topic, []),
             desired_topics[topic],
         )
-        for topic, (progress, state, host) in newest.items()
+        for topic, report in newest.items()
     ]
 
 
-_Newest = tuple[Progress, str, str | None]  # progress, state, host
+class _Newest(NamedTuple):
+    progress: Progress
+    state: str
+    host: str | None
 
 
 def _read(
@@ -184,18 +185,19 @@ def _newest_progress(
         if progress.epoch == 0:  # the host does not own the table yet: read the table itself
             update = {"state": state, "error": progress.error, "error_kind": progress.error_kind}
             progress = read_table(desired).model_copy(update=update)
-        return progress, str(state), reported.host
+        return _Newest(progress, str(state), reported.host)
     progress = read_table(desired)
     if desired.run == "paused":
-        return progress, str(State.PAUSED), None
-    return progress, NO_HOST, None
+        return _Newest(progress, str(State.PAUSED), None)
+    return _Newest(progress, NO_HOST, None)
 
 
 def _unread_progress(desired: DesiredTopic, reported: HostReport | None) -> _Newest:
     """If the catalog does not respond: what a host reported, if any."""
     if reported is not None and reported.progress.state is not State.STOPPED:
-        return reported.progress, str(reported.progress.state), reported.host
-    return _bare_progress(desired), str(State.PAUSED) if desired.run == "paused" else NO_HOST, None
+        return _Newest(reported.progress, str(reported.progress.state), reported.host)
+    state = str(State.PAUSED) if desired.run == "paused" else NO_HOST
+    return _Newest(_bare_progress(desired), state, None)
 
 
 def _bare_progress(desired: DesiredTopic) -> Progress:
@@ -247,9 +249,7 @@ def _letters(catalog: Catalog, table: tuple[str, ...], desired: DesiredTopic) ->
 
 
 def _status(
-    progress: Progress,
-    state: str,
-    host: str | None,
+    report: _Newest,
     topic_ends: TopicEnds | None,
     reason: str | None,
     behind: dict[int, int] | None,
@@ -258,6 +258,7 @@ def _status(
     desired: DesiredTopic,
 ) -> TopicStatus:
     """``behind``: next offsets where more records are; None if the lag is unknown, for this ``reason``."""
+    progress, state, host = report
     ends = topic_ends.end if topic_ends else {}
     lag = None if behind is None else sum(ends[p] - offset for p, offset in behind.items())
     lag_seconds = _lag_seconds(progress, behind, oldest_ms)

@@ -60,7 +60,7 @@ def check_accessible(page: Page, place: str = _GRID) -> None:
     """axe-core finds nothing."""
     page.evaluate(_AXE.read_text(encoding="utf-8"))
     violations = page.evaluate(f"axe.run('{place}').then(found => found.violations)")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == []
 
 
 def test_a_result_is_looked_through(page: LabPage, lab: Lab) -> None:

@@ -179,7 +179,9 @@ def test_a_wrong_setting_is_told_at_its_field(story: Story) -> None:
 
 def test_a_killed_host_is_shown_and_another_goes_on(story: Story) -> None:
     """kill -9 of the host: the sidebar says so; after a click on Start the table goes on where it was."""
-    (host,) = [one for one in story.lab.children("tabletopic_kernel.faces.cli", "serve") if one.is_running()]
+    (host,) = [
+        child for child in story.lab.children("tabletopic_kernel.faces.cli", "serve") if child.is_running()
+    ]
     host.kill()
     head = story.page.sidebar.locator(".jp-TableTopic-header")
     expect(head).to_contain_text("failed", timeout=SOON_MS)

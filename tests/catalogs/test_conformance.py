@@ -192,7 +192,7 @@ def test_a_commit_whose_answer_is_lost_is_found(rig: LakeRig, lake: Lake) -> Non
     assert lake.gate is None or lake.gate.lost == lost + 1
     rig.committed(coordinator, 3, 5)
     assert (rows(rig), rig.offset()) == ([0, 0, 1, 1, 2], 5)
-    ids = [one.summary["tabletopic.commit-id"] for one in rig.table.table.metadata.snapshots]  # type: ignore[index]
+    ids = [snapshot.summary["tabletopic.commit-id"] for snapshot in rig.table.table.metadata.snapshots]  # type: ignore[index]
     assert len(ids) == len(set(ids))
 
 

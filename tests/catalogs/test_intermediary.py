@@ -120,7 +120,7 @@ def goes_on(rig: LakeRig, coordinator: Coordinator, gateway: Gateway, rows: list
     rig.worker.listener.staged(batch(rig.table, before, before + 2, epoch=epoch(rig)))
     rig.after(60_000, coordinator)
     assert len(values(rig)) == len(rows) + 2
-    ids = [one.summary["tabletopic.commit-id"] for one in rig.table.table.metadata.snapshots]  # type: ignore[index]
+    ids = [snapshot.summary["tabletopic.commit-id"] for snapshot in rig.table.table.metadata.snapshots]  # type: ignore[index]
     assert len(ids) == len(set(ids))
 
 

@@ -107,7 +107,7 @@ def test_offsets_are_asked_again_after_a_stall(broker_of: Clients, codes: list[i
     def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
         asked.append([one.partition for one in partitions])
         turn = rounds.pop(0) if rounds else [_offset(7), _offset(8)]
-        return {one: turn[one.partition] for one in partitions}
+        return {partition: turn[partition.partition] for partition in partitions}
 
     broker = broker_of(list_offsets=list_offsets, list_topics=lambda timeout: listed)
     assert broker._offsets("clicks", [0, 1], OffsetSpec.latest()) == {0: 7, 1: 8}

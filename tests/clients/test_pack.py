@@ -31,7 +31,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
     def install(name: str, *needs: str, checkout: str = "") -> None:
         folder = tmp_path / "packages" / f"{name}.dist-info"
         folder.mkdir(parents=True)
-        lines = [f"Name: {name}", "Version: 1.5", *(f"Requires-Dist: {one}" for one in needs)]
+        lines = [f"Name: {name}", "Version: 1.5", *(f"Requires-Dist: {need}" for need in needs)]
         (folder / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines]) + "\n")
         if checkout:
             origin = {"url": checkout, "dir_info": {"editable": True}}
@@ -49,7 +49,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
 
 def names() -> list[str]:
     """The packages that would be packed."""
-    return sorted(one.name for one in module._packages())
+    return sorted(package.name for package in module._packages())
 
 
 def test_packages_are_those_that_executors_need(installed: Installed) -> None:

@@ -122,7 +122,7 @@ def test_tokens_that_expire_while_a_host_runs(kafka: SecuredKafka, stack: StackI
             time.sleep(0.2)
         _until(lambda: bench.status(topic)[0].rows == sent, lambda: bench.status(topic))
         _until(lambda: host.waits_for is None, lambda: host.waits_for)
-        refused = [one for one in bench.events(topic) if one.type in ("Failed", "CommitFailed")]
+        refused = [event for event in bench.events(topic) if event.type in ("Failed", "CommitFailed")]
         assert not refused
     finally:
         kafka.tokens.lifetime_s = 300

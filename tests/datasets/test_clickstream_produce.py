@@ -65,7 +65,7 @@ def _decoded(schemas: dict[int, str], messages: list[Message]) -> dict[str, dict
     for message in messages:
         body = message.value()
         assert isinstance(body, bytes)
-        schema_id = next(one for one in schemas if body.startswith(wire.prefix(one)))
+        schema_id = next(schema for schema in schemas if body.startswith(wire.prefix(schema)))
         value = fastavro.schemaless_reader(io.BytesIO(body[wire.PREFIX_BYTES :]), parsed[schema_id], None)
         assert isinstance(value, dict)
         assert (message.key() or b"") == value["user_id"].encode()

@@ -75,7 +75,7 @@ def compare(rows: list[dict[str, Any]], tallies: Tallies, **changed: Any) -> Out
 
 def wrong(outcome: Outcome) -> set[str]:
     """Names of the comparisons that fail."""
-    return {one.name for one in outcome.comparisons if not one.ok}
+    return {comparison.name for comparison in outcome.comparisons if not comparison.ok}
 
 
 def answer(found: list[Row], expected: list[Row]) -> proof.Answer:

@@ -34,7 +34,7 @@ def test_history_is_read_from_the_table_alone(tmp_path: Path) -> None:
     connection.register("clicks", data)
 
     commits = proof.commits(lambda sql: connection.execute(sql).fetchall(), "clicks", table.metadata)
-    assert [(one.epoch, one.rows, one.next_offsets_sum) for one in commits] == [
+    assert [(commit.epoch, commit.rows, commit.next_offsets_sum) for commit in commits] == [
         (1, 1, 1),
         (2, 0, 1),
         (2, 1, 2),

@@ -189,7 +189,7 @@ class Arena:
             (host, tuple(topic for topic, name in host_of.items() if f"-{host.pid}-" in name))
             for host in self.alive
         ]
-        return max((one for one in shares if one[1]), key=lambda one: len(one[1]), default=None)
+        return max((share for share in shares if share[1]), key=lambda one: len(one[1]), default=None)
 
     def end(self, host: HostProcess, number: signal.Signals) -> None:
         """End a host by a signal, and wait until it has ended."""

@@ -153,7 +153,7 @@ def partition(table: Table, _: random.Random) -> str:
 def order(table: Table, dice: random.Random) -> str:
     """Change the sort order of new rows, like Spark's ``WRITE ORDERED BY``, or remove it."""
     schema, metadata = table.schema(), table.metadata
-    names = [one.name for one in schema.fields if one.field_type.is_primitive]
+    names = [field.name for field in schema.fields if field.field_type.is_primitive]
     chosen = dice.sample(names, min(len(names), dice.randrange(3)))
     fields = [
         SortField(
@@ -173,7 +173,7 @@ def order(table: Table, dice: random.Random) -> str:
 def _some_column(table: Table) -> str:
     """A column that buckets can be made of."""
     kinds = (StringType, LongType, IntegerType)
-    names = [one.name for one in table.schema().fields if isinstance(one.field_type, kinds)]
+    names = [field.name for field in table.schema().fields if isinstance(field.field_type, kinds)]
     return "text" if "text" in names else names[0]
 
 

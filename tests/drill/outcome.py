@@ -86,13 +86,13 @@ class Outcome:
     @property
     def ok(self) -> bool:
         """Whether each record is where it belongs, once, and no topic stood still."""
-        exact = bool(self.verdicts) and all(one.ok for one in self.verdicts)
+        exact = bool(self.verdicts) and all(verdict.ok for verdict in self.verdicts)
         return exact and not self.problems
 
     @property
     def faults(self) -> list[Happening]:
         """The faults that succeeded."""
-        return [one for one in self.happenings if one.is_fault]
+        return [happening for happening in self.happenings if happening.is_fault]
 
     def stood_still(self, topic: str, seconds: float, state: str) -> None:
         """Record that a topic did not commit."""
@@ -100,7 +100,9 @@ class Outcome:
 
     def failed(self, topic: str, reason: str, happenings: Sequence[Happening]) -> None:
         """Record that the topic stopped for a person, and whether that was right."""
-        if not any(one.what in _ASKS_FOR_A_PERSON and one.target == topic for one in happenings):
+        if not any(
+            happening.what in _ASKS_FOR_A_PERSON and happening.target == topic for happening in happenings
+        ):
             self.problems.append(f"{topic} failed without a cause: {reason}")
 
     def recoveries(self) -> dict[str, list[float]]:
@@ -109,7 +111,7 @@ class Outcome:
         for fault in self.faults:
             waits = [commit_after(samples, fault.at_s) for samples in self.samples.values()]
             if waits and None not in waits and not fault.moved:
-                found.setdefault(fault.what, []).append(max(one - fault.at_s for one in waits if one))
+                found.setdefault(fault.what, []).append(max(wait - fault.at_s for wait in waits if wait))
         return found
 
     def hand_overs(self) -> dict[str, list[float]]:
@@ -121,7 +123,7 @@ class Outcome:
         for fault in self.faults:
             waits = [handed_over_after(self.samples[topic], fault.at_s) for topic in fault.moved]
             if waits and None not in waits:
-                found.setdefault(fault.what, []).append(max(one - fault.at_s for one in waits if one))
+                found.setdefault(fault.what, []).append(max(wait - fault.at_s for wait in waits if wait))
         return found
 
     def recovery_table(self) -> list[Recovery]:

@@ -186,7 +186,7 @@ class Drill:
         return self._dice.choice(sorted(self._arena.streams))
 
     def _missed(self) -> Counter[Step]:
-        return Counter(one.step for one in self.outcome.steps if not one.hit)
+        return Counter(step.step for step in self.outcome.steps if not step.hit)
 
     def _at_step(self, round_: Round, step: Step, act: Act) -> None:
         """Arm the step, provoke it, and act while it is held."""
@@ -253,7 +253,7 @@ class Drill:
         patience = Patience(limit_s)
         ask_at = time.monotonic() + _ASK_AFTER_S
         while late := [topic for topic, some in samples.items() if seen(some, since_s) is None]:
-            if dead := [one for one in self._arena.streams.values() if one.error is not None]:
+            if dead := [stream for stream in self._arena.streams.values() if stream.error is not None]:
                 raise InternalError(f"the producer of {dead[0].plan.topic} has ended: {dead[0].error}")
             if patience.is_over:
                 for topic in late:

@@ -27,13 +27,13 @@ def _verdict_row(one: TopicVerdict) -> tuple[object, ...]:
 
 def differences(outcome: Outcome) -> list[str]:
     """Everything that is wrong, in words."""
-    wrong = [f"{one.topic}: {what}" for one in outcome.verdicts for what in one.differences]
+    wrong = [f"{verdict.topic}: {what}" for verdict in outcome.verdicts for what in verdict.differences]
     return wrong + outcome.problems
 
 
 def headline(outcome: Outcome) -> str:
     """The verdict in a sentence."""
-    records = sum(one.acknowledged for one in outcome.verdicts)
+    records = sum(verdict.acknowledged for verdict in outcome.verdicts)
     if outcome.ok:
         return (
             f"{records:,} acknowledged records, each once a row or a dead letter with its value or replaced, "
@@ -50,8 +50,8 @@ def findings(outcome: Outcome) -> str:
         "",
         f"`{outcome.command}`, {at} UTC, {outcome.ended_s - outcome.began_s:,.0f} s.",
         "",
-        *(f"- **{one}**" for one in differences(outcome)),
-        *_table(_VERDICT, [_verdict_row(one) for one in outcome.verdicts]),
+        *(f"- **{difference}**" for difference in differences(outcome)),
+        *_table(_VERDICT, [_verdict_row(verdict) for verdict in outcome.verdicts]),
         *_table(_ENDED, [(_ENDS.get(name, name), *figures) for name, *figures in outcome.hand_over_table()]),
         *_table(("step", "times", "not reached in time"), outcome.step_table()),
         *_table(_RECOVERED, outcome.recovery_table()),
@@ -68,7 +68,7 @@ def write(outcome: Outcome, page: Path) -> None:
 
 
 def _kinds(outcome: Outcome) -> str:
-    kinds = Counter(one.what for one in outcome.faults)
+    kinds = Counter(fault.what for fault in outcome.faults)
     return ", ".join(f"{name} {count:,}" for name, count in kinds.most_common())
 
 

@@ -348,7 +348,7 @@ class Stream:
         try:
             sent = self._as_logged(records)
         except RetryableError:
-            sent = [replace(one, fate=Fate.UNSURE) for one in records]
+            sent = [replace(record, fate=Fate.UNSURE) for record in records]
         records.clear()
         self._acknowledge(sent)
 
@@ -363,7 +363,7 @@ class Stream:
             batches = list(reader.read_range(self.plan.topic, starts, ends))
             first = {partition: reader.bounds(self.plan.topic, partition)[0] for partition in starts}
         committed = {(one.partition(), one.offset()) for batch in batches for one in batch}
-        gone = [one for one in records if one.offset < first[one.partition]]
+        gone = [record for record in records if record.offset < first[record.partition]]
         return [
             *(one for one in records if (one.partition, one.offset) in committed),
             *(replace(o, fate=Fate.UNSURE) for o in gone if (o.partition, o.offset) not in committed),
@@ -382,8 +382,8 @@ class Stream:
 
     def _acknowledge(self, records: list[Sent]) -> None:
         self.sent += records
-        for one in records:
-            self.ends[one.partition] = max(self.ends.get(one.partition, 0), one.offset + 1)
+        for record in records:
+            self.ends[record.partition] = max(self.ends.get(record.partition, 0), record.offset + 1)
         records.clear()
 
     def send_one(self, taken: list[Sent]) -> None:

@@ -25,10 +25,10 @@ def test_each_record_is_once_where_it_belongs_after_many_rounds(tmp_path: Path, 
     assert outcome.ok, "\n".join([*told, *outcome.problems, *map(str, outcome.verdicts)])
     assert outcome.rounds == ROUNDS
     assert len(outcome.faults) > ROUNDS
-    assert all(one.acknowledged and one.letters for one in outcome.verdicts)
-    assert {one.step for one in outcome.steps} == set(Step)
+    assert all(verdict.acknowledged and verdict.letters for verdict in outcome.verdicts)
+    assert {step.step for step in outcome.steps} == set(Step)
     assert sum(one.hit for one in outcome.steps) > len(Step) / 2
     assert len(outcome.hand_overs()[Fault.KILL_HOST]) == ROUNDS // ALONE_EVERY
     tried = Counter(one.what for one in outcome.happenings if one.what in set(Fault) - HEAVY)
-    never = {what for what, times in tried.items() if times > 3} - {one.what for one in outcome.faults}
-    assert not never, [one for one in outcome.happenings if one.what in never]
+    never = {what for what, times in tried.items() if times > 3} - {fault.what for fault in outcome.faults}
+    assert not never, [happening for happening in outcome.happenings if happening.what in never]

@@ -141,14 +141,16 @@ def test_what_is_wrong_is_told(
     """Lost, twice, changed, in the wrong place, or not counted by the ledger."""
     fill(catalog, spoil(rows_of(SENT)), letters, end)
     found = verdict(catalog)
-    assert any(told in one for one in found.differences), found.differences
+    assert any(told in difference for difference in found.differences), found.differences
 
 
 def test_a_letter_that_should_be_a_row_by_now(catalog: Catalog) -> None:
     """Its schema is registered and it was replayed: a letter is wrong now, a row is right."""
     sent = [*SENT[:10], Sent(0, 10, 10, 2, Fate.LATER, held=1), SENT[11]]
     fill(catalog, rows_of(SENT[:10]), [LETTER, LETTER | {"offset": 10}])
-    assert ["or vice versa: (0, 10)" in one for one in verdict(catalog, sent).differences] == [True]
+    assert ["or vice versa: (0, 10)" in difference for difference in verdict(catalog, sent).differences] == [
+        True
+    ]
     with catalog.load_table("default.t").update_schema() as update:
         update.add_column("held_0", StringType())
     table = catalog.load_table("default.t")
@@ -264,5 +266,5 @@ def test_others_change_the_order(catalog: Catalog) -> None:
     told = {foreign.order(lake.table, dice) for _ in range(30)}
     assert "sorted by nothing" in told
     assert len(told) > 5
-    ids = [one.order_id for one in lake.table.metadata.sort_orders]
+    ids = [order.order_id for order in lake.table.metadata.sort_orders]
     assert len(ids) == len(set(ids)) <= 31

@@ -57,7 +57,7 @@ class SqlEngine(Engine):
             return self.ask(version, questions[:half]) + self.ask(version, questions[half:])
         found: dict[int, Answer] = defaultdict(list)
         for number, *values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            base = 1 + sum(len(one.shown) for one in questions[:number])
+            base = 1 + sum(len(question.shown) for question in questions[:number])
             shown = values[base : base + len(questions[number].shown)]
             found[number].append(_line(values[0], shown, questions[number]))
         return [sorted(found[at]) for at in range(len(questions))]
@@ -92,7 +92,7 @@ class PyIceberg(Engine):
 
     def ask(self, version: Version, questions: Sequence[Question]) -> list[Answer | str | None]:
         """An answer each."""
-        return [self._answer(version, one) for one in questions]
+        return [self._answer(version, question) for question in questions]
 
     def _answer(self, version: Version, question: Question) -> Answer | str | None:
         schema = version.schema

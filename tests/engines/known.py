@@ -177,8 +177,8 @@ def _negated(condition: Is) -> Iterator[Is]:
     if condition.name == "not":
         yield condition
     elif condition.name in ("and", "or"):
-        for one in condition.parts:
-            yield from _negated(one)
+        for part in condition.parts:
+            yield from _negated(part)
 
 
 def _of_struct(question: Question, schema: Schema, _: Table) -> bool:
@@ -189,9 +189,9 @@ def _renamed_inside(question: Question, schema: Schema, table: Table) -> bool:
     shown = [one.kind for one in question.shown if isinstance(one, Place)]
     ids = {field_id for kind in shown for field_id in _inside(kind, below=False)}
     return any(
-        one.find_field(field_id).name != schema.find_field(field_id).name
-        for one in table.schemas().values()
-        for field_id in ids & one.field_ids
+        former.find_field(field_id).name != schema.find_field(field_id).name
+        for former in table.schemas().values()
+        for field_id in ids & former.field_ids
     )
 
 

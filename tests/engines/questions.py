@@ -135,7 +135,7 @@ def truth_of(condition: Is, row: Row) -> Truth:  # noqa: PLR0911 - a table of ki
     """SQL's truth of a condition for a row."""
     name, parts = condition.name, condition.parts
     if name in ("not", "and", "or"):
-        truths = [truth_of(one, row) for one in parts]
+        truths = [truth_of(part, row) for part in parts]
         if name == "or":
             return _or(truths)
         return _not(truths[0] if name == "not" else _or([_not(one) for one in truths]))
@@ -156,7 +156,7 @@ def truth_of(condition: Is, row: Row) -> Truth:  # noqa: PLR0911 - a table of ki
         case "any":
             inside = [one and one.get(parts[1]) for one in value or ()]
             truths = [_compare(parts[2], one, parts[3].constant) for one in inside]
-            return _or([one or False for one in truths])
+            return _or([truth or False for truth in truths])
     other = value_of(parts[1], row)
     if name == "same" and (value is None or other is None):
         return value is other
@@ -198,7 +198,7 @@ def condition_sql(condition: Is, dialect: DuckDb, schema: Schema) -> str:  # noq
     """A condition for WHERE."""
     name, parts = condition.name, condition.parts
     if name in ("not", "and", "or"):
-        texts = [condition_sql(one, dialect, schema) for one in parts]
+        texts = [condition_sql(part, dialect, schema) for part in parts]
         return f"NOT ({texts[0]})" if name == "not" else f"({texts[0]} {name.upper()} {texts[1]})"
 
     def said(one: Operand) -> str:
@@ -228,7 +228,7 @@ def condition_filter(condition: Is, schema: Schema) -> ice.BooleanExpression | N
     """A condition as a filter of PyIceberg; None if it has none for it."""
     name, parts = condition.name, condition.parts
     if name in ("not", "and", "or"):
-        filters = [condition_filter(one, schema) for one in parts]
+        filters = [condition_filter(part, schema) for part in parts]
         made: Any = {"not": ice.Not, "and": ice.And, "or": ice.Or}[name]
         return None if None in filters else made(*filters)
     is_column = isinstance(parts[0], Place) and isinstance(parts[0].kind, PrimitiveType)
@@ -240,7 +240,7 @@ def condition_filter(condition: Is, schema: Schema) -> ice.BooleanExpression | N
     if name != "like" and any(not isinstance(one, Literal) or one.constant is None for one in given):
         return None
     values = [] if name == "like" else list(map(_plain, given))
-    if any(isinstance(one, float) and math.isnan(one) for one in values):  # NaN is no literal
+    if any(isinstance(value, float) and math.isnan(value) for value in values):  # NaN is no literal
         return None
     match name:
         case "null":

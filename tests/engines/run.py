@@ -174,7 +174,7 @@ def _judge(
     if not isinstance(answer, str):
         answer = sorted(without(answer, doubtful))
         if engine.name == "pyiceberg":  # which makes empty lists of null ones
-            answer, right = ([one.replace("[]", "null") for one in lines] for lines in (answer, right))
+            answer, right = ([line.replace("[]", "null") for line in lines] for lines in (answer, right))
     if answer == right:
         return
     fault = known_fault(engine.name, question, version.schema, table, answer)

@@ -57,7 +57,7 @@ _SCHEMA = Schema(
 _ROWS = {
     "id": [1, 2],
     "name": ["ab", None],
-    "u": [bytes.fromhex(one.replace("-", "")) for one in _IDS.values()],
+    "u": [bytes.fromhex(text.replace("-", "")) for text in _IDS.values()],
     "s": [{"b": "x", "a": 7}, None],
     "m": [[("p", {"a": "x"})], None],
     "l": [[{"a": "x", "n": 1}], None],
@@ -108,7 +108,7 @@ def test_engines_agree_about_tables_kept_by_key(seed: int, session: SparkSession
     table = played(seed, catalog)
     place = {key: catalog.properties[key] for key in ("type", "uri", "warehouse")}
     spark = spark_of({"name": name, **place}, session)
-    snapshots = [one.snapshot_id for one in table.lake.table.snapshots()]
+    snapshots = [snapshot.snapshot_id for snapshot in table.lake.table.snapshots()]
     for at in (*Random(seed).sample(snapshots, 2), snapshots[-1]):
         rows = spark.query(f"SELECT id, value FROM clicks VERSION AS OF {at}").rows.to_pydict()
         read = sorted(zip(rows["id"], rows["value"], strict=True))

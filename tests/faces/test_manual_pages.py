@@ -23,9 +23,9 @@ def test_each_state_that_asks_for_something_has_its_section() -> None:
 def test_each_error_and_each_check_has_its_page() -> None:
     """What an error or a failed check refers to is there, and names a section."""
     kinds = [
-        one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, TableTopicError)
+        kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, TableTopicError)
     ]
-    named = {one.page for one in kinds} | set(PAGES.values()) | set(errors.SECTION_PAGES.values())
+    named = {kind.page for kind in kinds} | set(PAGES.values()) | set(errors.SECTION_PAGES.values())
     assert len(named) > 15
     for page in named - {""}:
         assert pages.page(*page.split()).startswith("#")

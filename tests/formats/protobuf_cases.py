@@ -338,7 +338,7 @@ class _Builder:
         return value
 
     def _map(self, message: Any, proto: FieldDescriptorProto, kind: Kind) -> Any:
-        key = self.draw(st.sampled_from([one for one in SCALARS if one.key]))
+        key = self.draw(st.sampled_from([scalar for scalar in SCALARS if scalar.key]))
         entry = message.nested_type.add(name=f"Field{proto.number}Entry")
         entry.options.map_entry = True
         for number, (name, part) in enumerate((("key", key), ("value", kind)), 1):

@@ -28,7 +28,7 @@ NOTHING = object()
 
 def texts(*records: Any) -> pa.Array:
     """Records as Kafka values."""
-    found = [one if isinstance(one, str) else json.dumps(one) for one in records]
+    found = [record if isinstance(record, str) else json.dumps(record) for record in records]
     return pa.array([one.encode() for one in found], pa.binary())
 
 

@@ -129,7 +129,7 @@ def test_recursion_ends_in_json() -> None:
     way, twice = found["way"].field_type, found["twice"].field_type
     assert isinstance(way, StructType)
     assert isinstance(twice, StructType)
-    assert [one.field_type for one in way.fields] == [StringType(), IntegerType()]
+    assert [field.field_type for field in way.fields] == [StringType(), IntegerType()]
     assert all(isinstance(one.field_type, StructType) for one in twice.fields)
 
 

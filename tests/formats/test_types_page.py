@@ -37,7 +37,7 @@ Sent = tuple[list[Example], WriterSchema, bytes]  # of one format: the examples,
 
 def _avro() -> Sent:
     examples = type_examples.AVRO
-    fields = [{"name": one.name, "type": one.schema} for one in examples]
+    fields = [{"name": example.name, "type": example.schema} for example in examples]
     schema = {"type": "record", "name": "Row", "fields": fields}
     out = io.BytesIO()
     row = {one.name: one.value for one in examples}
@@ -49,7 +49,7 @@ def _protobuf() -> Sent:
     examples = type_examples.PROTOBUF
     known = ("timestamp", "duration", "struct", "wrappers", "any")
     imports = "".join(f'import "google/protobuf/{name}.proto";\n' for name in known)
-    fields = "\n  ".join(one.schema for one in examples if one.schema)
+    fields = "\n  ".join(example.schema for example in examples if example.schema)
     schema = f'syntax = "proto3";\n{imports}message Row {{\n{PROTOBUF_TYPES}  {fields}\n}}\n'
     files, name = compile_schema(schema)
     message = GetMessageClass(load(files).FindFileByName(name).message_types_by_name["Row"])()
@@ -60,16 +60,16 @@ def _protobuf() -> Sent:
 
 def _object(examples: list[Example]) -> bytes:
     parts = [
-        one.value if one.name.startswith("_kafka") else f"{json.dumps(one.name)}: {one.value}"
-        for one in examples
-        if one.value is not None
+        example.value if example.name.startswith("_kafka") else f"{json.dumps(example.name)}: {example.value}"
+        for example in examples
+        if example.value is not None
     ]
     return ("{" + ", ".join(parts) + "}").encode()
 
 
 def _json_schema() -> Sent:
     examples = type_examples.JSON_SCHEMA
-    properties = {one.name: one.schema for one in examples if one.schema is not None}
+    properties = {example.name: example.schema for example in examples if example.schema is not None}
     schema = {
         "type": "object",
         "properties": properties,
@@ -177,7 +177,11 @@ def test_every_example_of_the_page(name: str, catalog: Catalog, lake: DuckLake) 
     shown = ", ".join(f'CAST("{one.name}" AS VARCHAR) AS "{one.name}"' for one in examples)
     found = lake.sql(f"SELECT DISTINCT {shown} FROM {name}").to_pylist()
     assert len(found) == 1  # both engines say the same
-    wrong = {one.name: (found[0][one.name], one.read) for one in examples if found[0][one.name] != one.read}
+    wrong = {
+        example.name: (found[0][example.name], example.read)
+        for example in examples
+        if found[0][example.name] != example.read
+    }
     assert wrong == {}
 
     by_duckdb = lake.sql(f"SELECT * FROM {name}").combine_chunks().to_batches()[0]

@@ -315,6 +315,8 @@ def test_rows_wait_for_their_own_commit(rig: Rig, threads: Threads) -> None:
     threads.go_on(coordinator)
     rig.now_ms += 60_000
     threads.go_on(coordinator)
-    kinds = [one.summary.operation.value for one in rig.table.table.snapshots() if one.summary][-3:]
+    kinds = [
+        snapshot.summary.operation.value for snapshot in rig.table.table.snapshots() if snapshot.summary
+    ][-3:]
     assert kinds == ["append", "replace", "append"]
     assert (files(rig), rig.rows()) == ([10, 10, 40], 60)

@@ -249,7 +249,11 @@ def test_rows_without_a_ledger_stop_the_topic(rig: Rig) -> None:
     table.manage_snapshots().remove_tag(TAG).commit()
     table.append(table.scan().to_arrow().slice(0, 1))
     table.maintenance.expire_snapshots().by_ids(
-        [one.snapshot_id for one in table.metadata.snapshots if one != table.current_snapshot()]
+        [
+            snapshot.snapshot_id
+            for snapshot in table.metadata.snapshots
+            if snapshot != table.current_snapshot()
+        ]
     ).commit()
     rig.stage(4, 6)
     rig.after(1000, coordinator, State.FAILED)

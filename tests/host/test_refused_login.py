@@ -149,10 +149,10 @@ def test_a_host_logs_in_once_a_minute(kafka: RefusingKafka, monkeypatch: pytest.
 def test_the_gate_is_shut_for_a_minute() -> None:
     """By a refused login and by nothing else."""
     gate = login_gate.LoginGate()
-    gate.met(ValueError("something else"))
+    gate.note(ValueError("something else"))
     gate.check()
     before = time.monotonic()
-    gate.met(LoginRefusedError("no"))
+    gate.note(LoginRefusedError("no"))
     after = time.monotonic()
     with pytest.raises(LoginRefusedError, match=r"^no$"):
         gate.check()

@@ -97,7 +97,7 @@ def test_topics_are_enabled_as_they_come(kafka: Cluster, patterns: StandingPatte
     kafka.there.add("shop.b")
     patterns.look()
     assert kafka.tried == ["shop.a", "shop.b"]
-    assert [each.settings for each in enabled(kafka).values()] == [SHOP.settings] * 2
+    assert [value.settings for value in enabled(kafka).values()] == [SHOP.settings] * 2
     assert kafka.lists == 3
 
 
@@ -108,7 +108,7 @@ def test_a_topic_that_a_person_disabled_stays_so(kafka: Cluster, patterns: Stand
     leave_off(kafka, "shop.a")  # type: ignore[arg-type]
     write_desired(kafka, "shop.a", None)  # type: ignore[arg-type]
     another = StandingPatterns(patterns._services)
-    assert all(another.take(each) for each in kafka.records if parse_desired(each) is None)  # type: ignore[arg-type]
+    assert all(another.take(record) for record in kafka.records if parse_desired(record) is None)  # type: ignore[arg-type]
     for host in (patterns, another):
         host.look()
     assert (kafka.tried, enabled(kafka)) == (["shop.a"], {})
@@ -195,7 +195,7 @@ def test_a_pattern_of_a_newer_program_is_passed_over(
     assert patterns.take(kafka.records[-1])  # type: ignore[arg-type]
     patterns.look()
     assert (kafka.tried, read_standing(kafka)) == ([], ({}, set()))  # type: ignore[arg-type]
-    assert all(parse_desired(each) is None for each in kafka.records)  # type: ignore[arg-type]
+    assert all(parse_desired(record) is None for record in kafka.records)  # type: ignore[arg-type]
 
 
 def test_the_settings_of_a_pattern_are_those_that_were_given(kafka: Cluster) -> None:

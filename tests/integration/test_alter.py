@@ -63,7 +63,7 @@ def test_settings_and_schema_change_while_records_flow(
     sender.avro(V2, *({"id": 2**40 + n, "city": "new", "Id": "x"} for n in range(20)))
     sender.avro(V1, *map(old, range(10)))
     caught_up(sender.topic)
-    changes = [c for one in topic.events(100) if isinstance(one, SchemaEvolved) for c in one.changes]
+    changes = [c for event in topic.events(100) if isinstance(event, SchemaEvolved) for c in event.changes]
     assert "partition by town, before by bucket(2, id)" in changes
     assert {"widen id int → long", "rename town to city"} <= set(changes)
     check(bench, sender)

@@ -89,7 +89,7 @@ def test_a_schema_that_is_registered_later_is_found(
         sender.raw(b"\x00" + schema_id.to_bytes(4, "big") + framed[5:])
     sender.flush()
     caught_up(sender.topic)
-    reasons = [one["reason"] for one in dead_letters_by_offset(bench, sender.topic).values()]
+    reasons = [letter["reason"] for letter in dead_letters_by_offset(bench, sender.topic).values()]
     assert reasons == ["unknown_schema"] * len(soon)
     made = sender.register(V1.replace('"name": "note"', '"name": "later"'))
     assert made in soon
@@ -265,7 +265,7 @@ def test_a_schema_that_cannot_be_read(bench: Workbench, sender: Sender) -> Story
     sender.avro(V1, row_v1(1))
     yield None
     dead_letters = dead_letters_by_offset(bench, sender.topic)
-    assert {one["schema_id"]: one["reason"] for one in dead_letters.values()} == dict.fromkeys(
+    assert {letter["schema_id"]: letter["reason"] for letter in dead_letters.values()} == dict.fromkeys(
         made, "bad_schema"
     )
     assert len(rows_by_offset(bench, sender.topic)) == 2
@@ -288,7 +288,7 @@ def test_records_of_another_topics_schema(
     sender.flush()
     caught_up(sender.topic)
     dead_letters = dead_letters_by_offset(bench, sender.topic).values()
-    assert [one["reason"] for one in dead_letters] == ["bad_schema"] * 2
+    assert [letter["reason"] for letter in dead_letters] == ["bad_schema"] * 2
     assert all(f"{other.topic}-value" in one["message"] for one in dead_letters)
     assert bench.open_catalog().load_table(bench.table_of(sender.topic)).schema() == before
     assert f"{other.topic}-value" in str([one.error for one in bench.topic(sender.topic).peek(2)])

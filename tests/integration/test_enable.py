@@ -80,7 +80,7 @@ def test_a_plan_sees_json_where_ids_are_expected(bench: Workbench, new_topic: Ca
     sender.raw(b'{"a": 1}')
     sender.flush()
     notes = bench.plan(sender.topic).notes
-    assert any("value_format = json" in one for one in notes), notes
+    assert any("value_format = json" in note for note in notes), notes
     assert not any("newest record" in one for one in bench.plan(sender.topic, {"value_format": "json"}).notes)
 
 
@@ -105,7 +105,7 @@ def test_a_pattern_enables_topics_as_they_come(
     topics.enable(bench, f"{shop}.*", FAST, "*.test", yes=True, standing=True)
     carts, foreign, _ = (new_topic(name=f"{shop}{end}").topic for end in (".carts", ".foreign", ".test"))
     wait_until(lambda: carts in bench.desired_topics())
-    wait_until(lambda: [each.type for each in bench.newest_events(foreign)] == ["EnableRefused"])
+    wait_until(lambda: [event.type for event in bench.newest_events(foreign)] == ["EnableRefused"])
     bench.disable(carts)
     bills = new_topic(name=f"{shop}.bills")
     bills.avro(V1, row_v1(1))
@@ -137,7 +137,7 @@ def test_enabling_again_may_change_partitions(
 
     def partitions() -> list[str]:
         table = bench.open_catalog().load_table(bench.table_of(sender.topic))
-        return [str(one.transform) for one in table.spec().fields]
+        return [str(field.transform) for field in table.spec().fields]
 
     sender = new_topic()
     sender.avro(V1, row_v1(1))

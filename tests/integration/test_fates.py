@@ -41,7 +41,7 @@ def test_where_each_record_went(bench: Workbench, sender: Sender) -> Story:
     known = fates(bench, sender.topic)
     assert [kind for kind, _ in known] == kinds
     commits = [each.snapshot_id for each in handle.history() if each.next_offsets]
-    assert any(f"row of snapshot {each} (committed at " in known[0][1] for each in commits)
+    assert any(f"row of snapshot {commit} (committed at " in known[0][1] for commit in commits)
     assert known[1][1] == "no row: filtered"
     assert "dead letter because json_syntax: " in known[2][1]
     (first,) = handle.letters("offset = 2", limit=5).records

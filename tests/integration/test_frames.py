@@ -151,7 +151,7 @@ def test_every_way_to_name_a_schema_in_one_topic(bench: Workbench, sender: Sende
     again = bench.lake.sql(f'SELECT * FROM "{sender.topic}"').to_pylist()
     assert {row[METADATA]["offset"]: _normal(row) for row in again} == writer.expected
     schema = bench.topic(sender.topic).schema()
-    assert {one.subject for one in schema.versions} == {
+    assert {version.subject for version in schema.versions} == {
         *(f"{sender.topic}-{name}" for name in ("shop.Click", "shop.Order", "View", "shop.Like")),
         "shop.Key",
     }

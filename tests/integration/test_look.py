@@ -39,7 +39,7 @@ def test_the_newest_records_are_seen_before_any_table(
     assert unknown.schema_id == 999_999
     assert (empty.value, empty.error, empty.raw) == (None, None, None)
     assert "no_schema_id" in str(text.error)
-    assert [one.value for one in rows] == [{"n": n, "city": "Delft"} for n in (7, 6, 5)]
+    assert [row.value for row in rows] == [{"n": n, "city": "Delft"} for n in (7, 6, 5)]
     assert len(bench.topic(sender.topic).peek(100)) == 11
 
 
@@ -76,7 +76,9 @@ def test_a_live_host_reports_what_it_is(bench: Workbench, host: Host, new_topic:
     """Before it runs a topic, and with the topic; other programs read the same from the control topic."""
 
     def found() -> HostStatus | None:
-        return next((one for one in bench.host_statuses() if one.host == host.id and one.version), None)
+        return next(
+            (status for status in bench.host_statuses() if status.host == host.id and status.version), None
+        )
 
     one = wait_until("a report", found)
     assert one is not None
@@ -137,7 +139,7 @@ def test_versions_of_the_schema_and_what_they_change(
     sender = new_topic()
     topic = bench.topic(sender.topic)
     sender.avro(V1, {"n": 1, "city": "Delft"})
-    assert [one.table_schema_id for one in topic.schema().versions] == [None]  # there is no table yet
+    assert [version.table_schema_id for version in topic.schema().versions] == [None]  # there is no table yet
     with pytest.raises(UsageError, match="there is no topic 'mistyped'"):
         bench.topic("mistyped").schema()
     topic.enable(commit_interval_ms=300)
@@ -150,7 +152,7 @@ def test_versions_of_the_schema_and_what_they_change(
             (2, True),
         ]
         assert schema.columns[0].type == "int"
-        assert {one.name for one in topic.schema(version=2).columns} == {"n", "city", "zip"}
+        assert {column.name for column in topic.schema(version=2).columns} == {"n", "city", "zip"}
         assert topic.schema_diff(1, 2) == ["widen n int → long", "add zip string"]
         with pytest.raises(UsageError, match="has no version 7; existing versions: 1, 2"):
             topic.schema_diff(1, 7)

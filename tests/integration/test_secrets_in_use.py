@@ -330,7 +330,7 @@ def _raw(kafka: dict[str, str], topic: str) -> str:
 def _shown(told: Mapping[str, str], *more: str) -> dict[str, str]:
     """The secrets in texts, with their context."""
     logins = (f"me:{MARK}", f"client:{MARK}Credential", f"client:{MARK}Oidc", f"me:{MARK}Proxy")
-    secrets = (MARK, *more, *(base64.b64encode(one.encode()).decode().rstrip("=") for one in logins))
+    secrets = (MARK, *more, *(base64.b64encode(login.encode()).decode().rstrip("=") for login in logins))
     return {
         where: text[max(0, at - 200) : at + 50]
         for where, text in told.items()

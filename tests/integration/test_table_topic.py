@@ -33,7 +33,7 @@ def test_records_that_waited_become_rows(bench: Workbench, sender: Sender) -> St
     assert status.rows == 301
     assert status.next_offsets == status.end_offsets
     assert status.lag_seconds == 0
-    assert [one["version"] for one in status.schema_versions] == [1]
+    assert [version["version"] for version in status.schema_versions] == [1]
 
 
 @together(partitions=2)
@@ -49,7 +49,7 @@ def test_the_schema_evolves_while_running(bench: Workbench, sender: Sender) -> S
     status = yield None
     rows = check_rows(bench, sender)
     # By the topic's own subject: other topics have registered the same schemas.
-    assert [one["version"] for one in status.schema_versions] == [1, 2]
+    assert [version["version"] for version in status.schema_versions] == [1, 2]
     older = next(row for row in rows.values() if row["id"] == 5)
     assert older["extra"] is None
     assert older["place"]["zip"] is None

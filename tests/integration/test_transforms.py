@@ -33,7 +33,11 @@ def test_change_events_under_a_projection(bench: Workbench, sender: Sender) -> S
     wrong = bench.plan(sender.topic, {"projection": "SELECT count(*) AS n FROM batch"})
     assert "combines rows" in wrong.refused[0]
     settings = {"commit_interval_ms": "500ms", "transform": "flatten_debezium", "projection": FIRST}
-    assert [one.name for one in bench.plan(sender.topic, settings).columns][:3] == ["id", "number", "_cdc"]
+    assert [column.name for column in bench.plan(sender.topic, settings).columns][:3] == [
+        "id",
+        "number",
+        "_cdc",
+    ]
     yield settings
     sender.avro(V1, event("d", row(1, "11"), None))
     sender.raw(None)
@@ -89,4 +93,4 @@ def test_a_record_that_would_take_all_memory_is_a_letter(bench: Workbench, sende
     outcome = bench.replay(sender.topic)
     assert outcome is not None
     assert (outcome.rows, outcome.stayed, outcome.error) == (0, {"projection_failed": 2}, None)
-    assert {one["b"] for one in rows_by_offset(bench, sender.topic).values()} == {1, 3, 5}
+    assert {row["b"] for row in rows_by_offset(bench, sender.topic).values()} == {1, 3, 5}

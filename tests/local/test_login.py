@@ -184,7 +184,11 @@ def _doors_without_login(pid: int) -> set[int]:
     Also to a web page whose own name leads to this machine (DNS rebinding), for which browsers see no foreign
     origin.
     """
-    ports = {one.laddr.port for one in psutil.Process(pid).net_connections("tcp") if one.status == "LISTEN"}
+    ports = {
+        connection.laddr.port
+        for connection in psutil.Process(pid).net_connections("tcp")
+        if connection.status == "LISTEN"
+    }
     assert ports
     answers = set()
     for port in ports:

@@ -71,11 +71,11 @@ def test_servers_and_hosts_end_with_a_killed_jupyter_server(started: Processes, 
         started.start(_IDLE, "serve", "--state-dir", str(tmp_path))[0],
     ]
     jupyter.kill()
-    for one in ends:
-        one.wait(240)
+    for end in ends:
+        end.wait(240)
     psutil.wait_procs([its_keeper], timeout=240)
     assert not its_keeper.is_running()
-    assert [one.poll() for one in stays] == [None] * len(stays)
+    assert [stay.poll() for stay in stays] == [None] * len(stays)
 
 
 def test_another_jupyter_server_keeps_the_stack(started: Processes, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def _later(draw: st.DrawFn, kind: IcebergType, widened: list[IcebergType]) -> Ic
         case StructType():
             # A struct without fields is none to PyIceberg.
             kept = [one for one in kind.fields if draw(st.integers(0, 9)) < 9] or kind.fields[:1]
-            there = {one.name for one in kind.fields}
+            there = {field.name for field in kind.fields}
             added = draw(_structs(0)).fields if draw(st.booleans()) else ()
             fields = [
                 NestedField(1, one.name, _later(draw, one.field_type, widened), required=draw(st.booleans()))

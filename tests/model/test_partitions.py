@@ -111,7 +111,7 @@ def test_specs_follow_each_other() -> None:
     first = partition_spec(["bucket(4, user_id)", "url"], SCHEMA)
     wanted = partition_spec(["url", "bucket(8, user_id)", "day(event_time)"], SCHEMA)
     second = next_spec(wanted, [first], 1001)
-    assert [(one.field_id, one.name) for one in second.fields] == [
+    assert [(field.field_id, field.name) for field in second.fields] == [
         (1001, "url"),
         (1002, "user_id_bucket_"),
         (1003, "event_time_day"),

@@ -81,7 +81,7 @@ def test_no_commit_is_counted_twice_or_lost(told: list) -> None:
     record.fold(told)
     made = [event for event in told if isinstance(event, events.Committed)]
     for tier in record.topic("clicks").history.tiers:
-        assert sum(one.rows for one in tier.buckets.values()) == sum(event.rows for event in made)
+        assert sum(bucket.rows for bucket in tier.buckets.values()) == sum(event.rows for event in made)
 
 
 def test_a_host_comes_goes_and_takes_over() -> None:
@@ -123,7 +123,7 @@ def test_lag_is_end_offset_minus_ledger() -> None:
     record.observe_oldest(T0, {"clicks": 0})
     topic = record.topic("clicks")
     assert (topic.lag_records, topic.lag_seconds(T0)) == (None, None)
-    assert all(one.lag_records is None for one in topic.history.tiers[0].buckets.values())
+    assert all(bucket.lag_records is None for bucket in topic.history.tiers[0].buckets.values())
 
 
 def test_what_a_table_says_gives_way_to_a_host() -> None:

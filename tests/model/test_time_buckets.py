@@ -43,7 +43,7 @@ def test_it_is_bounded_and_loses_nothing_that_is_recent(commits: list) -> None:
     for tier, (step_ms, size) in zip(history.tiers, TIERS, strict=True):
         first = (newest // step_ms - size + 1) * step_ms
         assert len(tier.buckets) <= size
-        assert sum(one.rows for one in tier.buckets.values()) == sum(
+        assert sum(bucket.rows for bucket in tier.buckets.values()) == sum(
             rows for at_ms, rows, *_ in commits if at_ms >= first
         )
 

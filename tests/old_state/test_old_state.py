@@ -94,7 +94,7 @@ def replay(bench: Workbench) -> None:
     text = V2.replace('"name": "note"', '"name": "remark"')
     made = sender.registry.register_schema("clicks-value", Schema(text, "AVRO"))
     sender.registry.close()
-    (named,) = (one["value"] for one in letters.values() if one["reason"] == "unknown_schema")
+    (named,) = (letter["value"] for letter in letters.values() if letter["reason"] == "unknown_schema")
     assert made == int.from_bytes(named[1:5], "big")
     outcome = bench.replay("clicks")
     assert outcome is not None

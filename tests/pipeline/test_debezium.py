@@ -564,7 +564,7 @@ def test_envelopes_of_other_formats(kind: str, insert: bytes, delete: bytes) -> 
     assert [one["op"] for one in found.columns["_cdc"].to_pylist()] == ["I", "D"]
     assert found.columns["_cdc"][0]["source"].as_py() == "s.t"
     columns = value_columns(decoder.iceberg_schema, "flatten_debezium")
-    assert {"id", "_cdc"} <= {one.name for one in columns.fields} == set(found.columns)
+    assert {"id", "_cdc"} <= {field.name for field in columns.fields} == set(found.columns)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
@@ -588,4 +588,4 @@ def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) 
         b"": b"",
     }
     for values in (list(cases), list(cases)[::-1], list(cases) * 3):
-        assert payloads(pa.array(values, kind)).to_pylist() == [cases[one] for one in values]
+        assert payloads(pa.array(values, kind)).to_pylist() == [cases[value] for value in values]

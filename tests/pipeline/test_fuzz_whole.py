@@ -212,8 +212,8 @@ class Topic:
             raise AssertionError(f"the table does not come to rest: {result.needs}")
         assert not result.alike
         found: dict[int, Row] = {}
-        for one in result.files:
-            path = Path(one.file_path.removeprefix("file://"))
+        for file in result.files:
+            path = Path(file.file_path.removeprefix("file://"))
             # Of JSON the damage makes hundreds of columns up; a good record has these.
             for row in pq.read_table(path, columns=[*COLUMNS, "_kafka_metadata"]).to_pylist():
                 found[row["_kafka_metadata"]["offset"] - begin] = row

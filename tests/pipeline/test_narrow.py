@@ -173,7 +173,7 @@ def _told(arg: Any) -> str:
         case pa.Array() | pa.RecordBatch():
             return str(arg.to_pylist())
         case dict():
-            return str([_told(one) for one in arg.values()])
+            return str([_told(value) for value in arg.values()])
         case Bodies():
             return str([arg.body(at) for at in range(len(arg))])
     return str(arg) if isinstance(arg, list) else ""

@@ -193,7 +193,8 @@ def test_a_payload_that_is_not_as_its_schema_says(catalog: Catalog) -> None:
     schema = {"type": "struct", "fields": [{"field": "id", "type": "int32", "optional": False}]}
     payloads = [{"id": 1}, {"id": "x"}, {"id": None}, {"more": 1}, [], {"id": 2}]
     records = [
-        json.dumps({"schema": schema, "payload": one}, separators=(",", ":")).encode() for one in payloads
+        json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+        for payload in payloads
     ]
     assert [row["id"] for row in path.send(*records)] == [1, 2]
     assert path.dead_letters == {1: "json_type", 2: "json_missing", 3: "json_unknown_field", 4: "json_type"}

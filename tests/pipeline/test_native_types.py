@@ -166,7 +166,7 @@ def test_each_type_in_avro(catalog: Catalog, transform: Any, count: int) -> None
     assert {name: made[0][name] for name in TYPES} == {name: value for name, (*_, value) in TYPES.items()}
     assert {name: made[-1][name] for name in TYPES} == dict.fromkeys(TYPES)
     assert (len(made), made[0] | {"@": 0, "_cdc": 0}) == (len(rows), made[2] | {"@": 0, "_cdc": 0})
-    docs = {one.name: one.doc for one in path.keeper.needed_table().table.schema().fields}
+    docs = {field.name: field.doc for field in path.keeper.needed_table().table.schema().fields}
     assert (docs["micro_timestamp"], docs["interval"]) == (None, f"connect.name {TIME}MicroDuration")
 
 
@@ -295,7 +295,11 @@ def test_a_required_value_below_a_null_image(catalog: Catalog, transform: Any) -
     assert path.dead_letters == {}
     made = {"id": 1} | {name: TYPES[name][3] for name in names}
     images = [row if transform == "flatten" else row[VALUE] for row in rows[:3]]
-    assert [(one["before"], one["after"]) for one in images] == [(None, made), (made, None), (made, made)]
+    assert [(image["before"], image["after"]) for image in images] == [
+        (None, made),
+        (made, None),
+        (made, made),
+    ]
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])

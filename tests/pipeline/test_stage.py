@@ -97,7 +97,7 @@ def run(plan: StagePlan, *batches: pa.RecordBatch) -> StageResult:
 
 def rows(files: list[DataFile]) -> list[dict[str, Any]]:
     """Everything in the files."""
-    return [row for one in files for row in pq.read_table(_path(one)).to_pylist()]
+    return [row for file in files for row in pq.read_table(_path(file)).to_pylist()]
 
 
 def _path(file: DataFile) -> Path:
@@ -119,7 +119,7 @@ def test_good_rows_and_letters_of_a_batch_are_kept_together(plan: StagePlan) -> 
     assert second["reason"] == "no_schema_id"
     assert result.refused == {first["reason"]: 1, "no_schema_id": 1}
     assert (result.rows, result.records, result.refused_count) == (2, 4, 2)
-    assert {(one.offset, one.reason) for one in result.samples} == {
+    assert {(sample.offset, sample.reason) for sample in result.samples} == {
         (101, first["reason"]),
         (103, "no_schema_id"),
     }

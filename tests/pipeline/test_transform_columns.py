@@ -22,5 +22,5 @@ def test_the_whole_value_in_one_column() -> None:
     table = table_schema(value_columns(_schema(a=IntegerType()), "none"), TopicSettings())
     assert table.find_field(f"{VALUE}.a")
     outcome = evolve(table, value_columns(_schema(a=LongType()), "none"), table.highest_field_id)
-    assert [str(one) for one in outcome.changes] == [f"widen {VALUE}.a int → long"]
-    assert [one.name for one in decoded_columns(table, "none", Schema()).fields] == ["a"]
+    assert [str(change) for change in outcome.changes] == [f"widen {VALUE}.a int → long"]
+    assert [field.name for field in decoded_columns(table, "none", Schema()).fields] == ["a"]

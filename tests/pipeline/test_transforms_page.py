@@ -40,7 +40,7 @@ def test_the_example_of_a_projection(catalog: Catalog) -> None:
     records, rows = ([json.loads(line) for line in text.splitlines()] for text in _blocks("json"))
     path = Path(catalog, TopicSettings(**tomllib.loads(_blocks("toml")[1])["topics"]["orders"]))
     found = path.send(*map(plain, records))
-    assert [{name: one[name] for name in one if name != "@"} for one in json.loads(_text(found))] == rows
+    assert [{name: row[name] for name in row if name != "@"} for row in json.loads(_text(found))] == rows
     assert (path.dead_letters, path.result.passed_over) == ({3: "projection_failed"}, {"filtered": 1})
 
 

@@ -132,7 +132,9 @@ class Tried:
 
 def read(result: StageResult) -> list[dict[str, Any]]:
     """Everything in the data files, by offset, without the ``_kafka_*`` columns."""
-    found = [row for one in result.files for row in pq.read_table(_path(one)).to_pylist(maps_as_pydicts=None)]
+    found = [
+        row for file in result.files for row in pq.read_table(_path(file)).to_pylist(maps_as_pydicts=None)
+    ]
     found.sort(key=lambda row: row["_kafka_metadata"]["offset"])
     return [
         {name: value for name, value in row.items() if not _is_metadata(name)}
@@ -152,9 +154,9 @@ def _path(file: DataFile) -> str:
 def avro_values(schema_id: int, schema: dict[str, Any], *records: dict[str, Any]) -> list[bytes]:
     """Records in Confluent's wire format."""
     found = []
-    for one in records:
+    for record in records:
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, schema, one)
+        fastavro.schemaless_writer(out, schema, record)
         found.append(prefix(schema_id) + out.getvalue())
     return found
 

@@ -161,7 +161,7 @@ def _watch(port: int, seen: dict[int, Counter[str]], over: threading.Event) -> N
             for stage in _get(f"{base}/{app}/stages?status=complete"):
                 if stage["stageId"] not in seen and stage["inputRecords"] + stage["numTasks"] > 1:
                     tasks = _get(f"{base}/{app}/stages/{stage['stageId']}/0/taskList?length=1000")
-                    seen[stage["stageId"]] = Counter(one["executorId"] for one in tasks)
+                    seen[stage["stageId"]] = Counter(task["executorId"] for task in tasks)
 
 
 def _get(url: str) -> Any:

@@ -44,6 +44,16 @@ def _kill(stack: StackInfo, name: str) -> None:
     wait_until(f"{name} has ended", has_ended)
 
 
+def _check_advice(stack: StackInfo, folder: Path, server: str, *commands: tuple[str, ...]) -> None:
+    """Each command fails, names the server that has ended, and says how to start it."""
+    for words in commands:
+        failed = run(stack.state_dir, folder, *words)
+        assert failed.returncode != 0
+        assert f"{server} has ended" in failed.stdout
+        assert "tabletopic up" in failed.stdout
+        assert "no servers" not in failed.stdout
+
+
 def test_without_the_registry_all_else_goes_on(
     stack: StackInfo,
     bench: Workbench,
@@ -63,12 +73,7 @@ def test_without_the_registry_all_else_goes_on(
     assert (status.returncode, stream.topic in status.stdout) == (0, True), status.stdout
     query = run(stack.state_dir, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
     assert (query.returncode, "200" in query.stdout) == (0, True), query.stdout
-    for words in (("doctor",), ("plan", stream.topic)):
-        told = run(stack.state_dir, tmp_path, *words)
-        assert told.returncode != 0
-        assert "registry has ended" in told.stdout
-        assert "tabletopic up" in told.stdout
-        assert "no servers" not in told.stdout
+    _check_advice(stack, tmp_path, "registry", ("doctor",), ("plan", stream.topic))
     again = run(stack.state_dir, tmp_path, "up", "--detach")
     assert again.returncode == 0, again.stdout
     assert run(stack.state_dir, tmp_path, "doctor").returncode == 0
@@ -91,12 +96,7 @@ def test_without_the_broker_hosts_wait(
     bench.enable(stream.topic, FAST)
     wait_until_lag_is_0(bench, stream.topic)
     _kill(stack, "kafka")
-    for words in (("status",), ("plan", stream.topic), ("doctor",)):
-        told = run(stack.state_dir, tmp_path, *words)
-        assert told.returncode != 0
-        assert "kafka has ended" in told.stdout
-        assert "tabletopic up" in told.stdout
-        assert "no servers" not in told.stdout
+    _check_advice(stack, tmp_path, "kafka", ("status",), ("plan", stream.topic), ("doctor",))
     query = run(stack.state_dir, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
     assert (query.returncode, "100" in query.stdout) == (0, True), query.stdout
     late = hosts.start(quiet=False)

@@ -128,7 +128,9 @@ def test_records_deleted_under_a_running_host(
     wait_until_lag_is_0(bench, stream.topic)
     gone = {(1, offset) for offset in range(30, 45)}
     assert rows_by_offset(bench, stream.topic).keys() == {(p, n) for p in range(3) for n in range(50)} - gone
-    skipped = [one for one in bench.events(stream.topic) if isinstance(one, GapDetected) and one.skipped]
+    skipped = [
+        event for event in bench.events(stream.topic) if isinstance(event, GapDetected) and event.skipped
+    ]
     assert [one.missing for one in skipped] == [{1: (30, 45)}]
     (status,) = bench.status(stream.topic)
     assert (status.lost, status.error) == ({1: 15}, None)
@@ -143,5 +145,5 @@ def check_gap(bench: Workbench, stream: Stream) -> None:
     assert "partition 1: 15 records from offset 30" in str(status.error)
     gaps = [event.missing for event in bench.events(stream.topic) if isinstance(event, GapDetected)]
     assert gaps  # told again by a host that was taken for dead
-    assert all(one == {1: (30, 45)} for one in gaps)
+    assert all(gap == {1: (30, 45)} for gap in gaps)
     check_untouched(bench, stream)

@@ -89,7 +89,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Lake]]:
 @pytest.fixture(scope="module")
 def settings(stack: StackInfo, lakes: list[Lake]) -> Settings:
     """With all of them."""
-    sections = {one.name: {"warehouse": f"s3://{one.name}/w", **one.properties} for one in lakes}
+    sections = {lake.name: {"warehouse": f"s3://{lake.name}/w", **lake.properties} for lake in lakes}
     return Settings(state_dir=str(stack.state_dir), catalogs=sections)
 
 

@@ -73,7 +73,7 @@ def test_the_kind_of_an_error(error: TableTopicError, section: str, verdict: Ver
 def test_a_gate_keeps_what_refused_the_login() -> None:
     """The error of the minute after a refusal is about the same system."""
     gate = LoginGate()
-    gate.met(LoginRefusedError("the registry at http://r refuses the login", system="the registry"))
+    gate.note(LoginRefusedError("the registry at http://r refuses the login", system="the registry"))
     with pytest.raises(LoginRefusedError, match="at http://r refuses") as refused:
         gate.check()
     assert ErrorKind.of(refused.value).system == "the registry"

@@ -6,7 +6,6 @@ Their files come from Maven Central by the product's own download of jars, into 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -67,7 +66,7 @@ class JvmServer:
                 stderr=log,
             )
         deadline = time.monotonic() + _START_S
-        while not _listens(self.port):
+        while not machine.is_listening(self.port):
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.1)
@@ -91,14 +90,6 @@ class JvmServer:
         """The JVM with these options, small."""
         small = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         return [str(jvm.java()), *small, *options]
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 class ReferenceRest(JvmServer):

@@ -210,7 +210,7 @@ def _change_order(dice: random.Random, table: Table, names: list[str]) -> None:
         for name in names
     ]
     orders = table.metadata.sort_orders
-    known = next((one.order_id for one in orders if list(one.fields) == fields), None)
+    known = next((order.order_id for order in orders if list(order.fields) == fields), None)
     if known is not None:
         updates: tuple[TableUpdate, ...] = (SetDefaultSortOrderUpdate(sort_order_id=known),)
     else:
@@ -296,7 +296,11 @@ def delete_new_file(world: World, dice: random.Random, table: Table) -> None:
     head = table.current_snapshot()
     assert head is not None
     new = world.reader.tables.reach(head).difference(
-        *(world.reader.tables.reach(one) for one in table.metadata.snapshots if one is not head)
+        *(
+            world.reader.tables.reach(snapshot)
+            for snapshot in table.metadata.snapshots
+            if snapshot is not head
+        )
     )
     if world.is_within_a_call or LedgerRead.of(head) is None:
         return

@@ -146,7 +146,9 @@ class _InMemory(NoopCatalog):
 
     def _before(self, current: TableMetadata, updates: Any) -> TableMetadata:
         """What the updates are made to; lenient: as if no newer snapshot had been there."""
-        added = [one.snapshot.sequence_number for one in updates if isinstance(one, AddSnapshotUpdate)]
+        added = [
+            update.snapshot.sequence_number for update in updates if isinstance(update, AddSnapshotUpdate)
+        ]
         if not self._lenient or not added or None in added:
             return current
         last = min(current.last_sequence_number, min(added) - 1)

@@ -130,14 +130,18 @@ def _ignores_refs(metadata: TableMetadata, retention: Any, now_ms: int) -> tuple
 
 
 def _removes_unseen(table: Table, expired: UnreachableFiles, *, catalog: Catalog) -> Removed:
-    gone = [one for one in table.metadata.snapshots if one.snapshot_id in expired.ids]
+    gone = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in expired.ids]
     for _, files in live_files(table.io, manifests_of(table.io, gone).values()):
         delete_files(table, sorted(files))
     return Removed()
 
 
 def _removes_as_planned(table: Table, expired: UnreachableFiles, *, catalog: Catalog) -> Removed:
-    planned = {one.snapshot_id for one in table.metadata.snapshots if one.manifest_list in expired.metadata}
+    planned = {
+        snapshot.snapshot_id
+        for snapshot in table.metadata.snapshots
+        if snapshot.manifest_list in expired.metadata
+    }
     found = removable(without(table, planned), expired)
     return Removed(len(delete_files(table, list(found.paths))))
 

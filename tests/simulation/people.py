@@ -123,7 +123,7 @@ def lose_a_file(world: World, dice: random.Random) -> None:
     # Deleted keys that a host has merged, and a commit was sent with, were never where others write.
     named = world.reader.tables.named() | world.reader.key_files
     named |= {place(one) for process in world.processes.values() for one in keyed.sent(process)}
-    staged = [one for one in sorted(world.lake.store.files) if "/epoch-" in one and one not in named]
+    staged = [file for file in sorted(world.lake.store.files) if "/epoch-" in file and file not in named]
     if staged and dice.random() < 0.5:
         name = dice.choice(staged)
         world.lost.add(name)

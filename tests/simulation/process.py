@@ -99,7 +99,9 @@ class Process:
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing that it began, or will do later, is left: sweeps, ends of workers."""
-        return not self.tasks and all(one._schedule._sweep_at_ms is None for one in self.coordinators)
+        return not self.tasks and all(
+            coordinator._schedule._sweep_at_ms is None for coordinator in self.coordinators
+        )
 
     def act(self, what: Callable[[], None]) -> None:
         """Run the product's code as this process; a death in the middle ends it."""
@@ -168,7 +170,7 @@ class Process:
 
     def step(self, dice: random.Random) -> None:
         """One step of a coordinator's thread, where it has something to do."""
-        waiting = [one for one in self.coordinators if one.has_work]
+        waiting = [coordinator for coordinator in self.coordinators if coordinator.has_work]
         if waiting:
             step(dice.choice(waiting), self.world)
 

@@ -149,10 +149,10 @@ class Reader:
             raise BrokenError("I5 who does not own the epoch commits", f"{who} under {ledger.epoch}")
 
     def _remember(self, table: Table) -> None:
-        for one in table.metadata.snapshots:
-            self.key_files |= self.tables.key_files(table, one)
-            if one.snapshot_id not in self.history:
-                self.history[one.snapshot_id] = (one.parent_snapshot_id, LedgerRead.of(one))
+        for snapshot in table.metadata.snapshots:
+            self.key_files |= self.tables.key_files(table, snapshot)
+            if snapshot.snapshot_id not in self.history:
+                self.history[snapshot.snapshot_id] = (snapshot.parent_snapshot_id, LedgerRead.of(snapshot))
 
     def _true_ledger(self, table: Table) -> LedgerRead | None:
         """The newest ledger on the way to the head, also where others have expired its snapshot since."""
@@ -169,10 +169,10 @@ class Reader:
         refs = {name: ref.snapshot_id for name, ref in before.metadata.refs.items()}
         if lost := refs.keys() - after.metadata.refs.keys():
             raise BrokenError("I10 a branch or tag goes with a snapshot", f"{min(lost)}, by {who}")
-        kept = {one.snapshot_id for one in after.metadata.snapshots}
+        kept = {snapshot.snapshot_id for snapshot in after.metadata.snapshots}
         gone = [one for one in before.metadata.snapshots if one.snapshot_id not in kept]
         if self.world.robbed:  # snapshots that the table was rolled back from, as their files are gone
-            used = {one.snapshot_id for one in head_and_ancestors(before)}
+            used = {ancestor.snapshot_id for ancestor in head_and_ancestors(before)}
             gone = [one for one in gone if one.snapshot_id in used]
         if not gone:
             return
@@ -290,8 +290,8 @@ class Reader:
 
     def _ids_are_single(self, table: Table) -> None:
         for what, ids in (
-            ("schemas", [one.schema_id for one in table.metadata.schemas]),
-            ("partition specs", [one.spec_id for one in table.metadata.partition_specs]),
+            ("schemas", [schema.schema_id for schema in table.metadata.schemas]),
+            ("partition specs", [spec.spec_id for spec in table.metadata.partition_specs]),
         ):
             if len(ids) != len(set(ids)):
                 raise BrokenError(f"I9 two {what} have one id", f"{'.'.join(table.name())}: {ids}")

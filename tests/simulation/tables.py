@@ -96,20 +96,20 @@ class Tables:
 
     def ledger(self, table: Table) -> LedgerRead | None:
         """The newest ledger among the ancestors of the head; the tag's, where those have been expired."""
-        for one in head_and_ancestors(table):
-            if found := LedgerRead.of(one):
+        for ancestor in head_and_ancestors(table):
+            if found := LedgerRead.of(ancestor):
                 return found
         kept = _tagged(table)
         return LedgerRead.of(kept) if kept else None
 
     def has_way_to_ledger(self, table: Table) -> bool:
         """Whether an ancestor of the head has a ledger."""
-        return any(LedgerRead.of(one) for one in head_and_ancestors(table))
+        return any(LedgerRead.of(ancestor) for ancestor in head_and_ancestors(table))
 
     def highest_epoch(self, table: Table) -> int:
         """Of all snapshots."""
         ledgers = map(LedgerRead.of, table.metadata.snapshots)
-        return max((one.epoch for one in ledgers if one is not None), default=0)
+        return max((ledger.epoch for ledger in ledgers if ledger is not None), default=0)
 
     def is_behind_its_ledger(self, table: Table) -> bool:
         """Whether only the tag has kept a ledger, of a snapshot that cannot be an ancestor of the head.
@@ -118,7 +118,7 @@ class Tables:
         table was rolled back to before it, or may have been, and nothing says what it has read.
         """
         ancestors, kept = list(head_and_ancestors(table)), _tagged(table)
-        if kept is None or any(LedgerRead.of(one) for one in ancestors):
+        if kept is None or any(LedgerRead.of(ancestor) for ancestor in ancestors):
             return False
         if not ancestors:
             return False
@@ -216,7 +216,8 @@ class Tables:
                 if one.data_file.sort_order_id
             )
             told = [
-                (one.data_file.content, one.data_file.file_path, one.sequence_number or 0) for one in entries
+                (entry.data_file.content, entry.data_file.file_path, entry.sequence_number or 0)
+                for entry in entries
             ]
             for content, kept in (
                 (DataFileContent.DATA, self._data),

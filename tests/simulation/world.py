@@ -294,7 +294,7 @@ class World:
         for turn in range(_FINISH_ROUNDS):
             self.now_ms += 1_000
             last.act(last.poll)
-            while any(one.has_work for one in last.coordinators):
+            while any(coordinator.has_work for coordinator in last.coordinators):
                 last.act(lambda: last.step(dice))
             last.act(lambda: last.work(dice))
             last.act(lambda: last.task(dice))

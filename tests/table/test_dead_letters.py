@@ -393,7 +393,9 @@ def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
         commit(rig, coordinator)
     owner = coordinator.owner
     first = next(
-        one for one in rig.catalog.real.load_table(LETTERS).metadata.snapshots if _letters_in(one) == 2
+        snapshot
+        for snapshot in rig.catalog.real.load_table(LETTERS).metadata.snapshots
+        if _letters_in(snapshot) == 2
     )
     letters = owner.dead_letters
     (task,) = letters.tasks(EqualTo("offset", 1))

@@ -254,7 +254,7 @@ def test_a_file_of_many_deleted_rows_is_due(catalog: Catalog, monkeypatch: pytes
     plan = lake.plan(due_only=True)
     assert [[file.file_path for file in group.files] for group in plan.groups] == [[second], [third]]
     assert (plan.left, lake.plan().groups) == ({}, plan.groups)
-    assert [group["deleted_rows"] for group in plan.to_json()["groups"]] == [3, 3]
+    assert [group.deleted_rows for group in plan.groups] == [3, 3]
     before = _numbers(lake)
     lake.compact(due_only=True)
     assert _numbers(lake) == before

@@ -68,7 +68,9 @@ class Life:
         """Sequence numbers of what would go."""
         metadata = self.metadata()
         gone = to_expire(metadata, retention, now_ms)
-        return {one.sequence_number or 0 for one in metadata.snapshots if one.snapshot_id in gone}
+        return {
+            snapshot.sequence_number or 0 for snapshot in metadata.snapshots if snapshot.snapshot_id in gone
+        }
 
     def expire(self, retention: Retention = _NONE) -> Removed:
         """As the owner does: collect, commit, remove."""
@@ -138,7 +140,7 @@ def test_the_old_go_and_the_newest_stay(life: Life) -> None:
     assert life.expirable() == {1, 2, 3, 4, 5, 6}
     assert life.expirable(Retention(0, 3)) == {1, 2, 3, 4}
     assert life.expirable(Retention(0, 100)) == set()
-    times = sorted(one.timestamp_ms for one in life.metadata().snapshots)
+    times = sorted(snapshot.timestamp_ms for snapshot in life.metadata().snapshots)
     now = times[-1] + 1_000
     assert life.expirable(Retention(now - times[2] + 1, 1), now) == {
         number for number, at in enumerate(times, 1) if at < times[2]
@@ -169,7 +171,7 @@ def test_of_the_young_the_newest_stay(life: Life) -> None:
     few = Retention(5 * 86_400_000, 1, at_most=3)
     assert to_expire(metadata, few, newest + 1_000) == ()
     assert to_expire(metadata, few, newest + 16 * 60_000) == tuple(
-        one.snapshot_id for one in metadata.snapshots[:4]
+        snapshot.snapshot_id for snapshot in metadata.snapshots[:4]
     )
     tagged = life.metadata().snapshots[1].snapshot_id
     life.foreign().manage_snapshots().create_tag(tagged, "kept").commit()
@@ -183,7 +185,7 @@ def test_the_way_back_stays_whole(life: Life) -> None:
     long = _LATER - tagged.timestamp_ms + 1
     life.expire(Retention(long, 1, at_most=3))
     after = life.metadata()
-    left = [one for one in after.snapshots if one.snapshot_id != tagged.snapshot_id]
+    left = [snapshot for snapshot in after.snapshots if snapshot.snapshot_id != tagged.snapshot_id]
     assert [one.sequence_number for one in left] == [5, 6, 7]
     logged = [one.snapshot_id for one in after.snapshot_log]
     assert logged[-3:] == [one.snapshot_id for one in left]
@@ -258,7 +260,7 @@ def test_the_commit_takes_them_out(life: Life) -> None:
     """What is left has the rows and the ledger, and the files of the others are gone."""
     rows = len(life.foreign().scan().to_arrow())
     removed = life.expire()
-    assert [one.sequence_number for one in life.metadata().snapshots] == [7]
+    assert [snapshot.sequence_number for snapshot in life.metadata().snapshots] == [7]
     assert removed.files > 5
     assert removed.bytes > 0
     assert len(life.foreign().scan().to_arrow()) == rows

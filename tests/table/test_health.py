@@ -37,8 +37,8 @@ def test_files_snapshots_and_metadata(owned: tuple[TopicTable, Ledger], tmp_path
     found = table_health(TOPIC, table.table)
     files = list((tmp_path / "warehouse").rglob("*.parquet"))
     assert (found.files, found.rows, found.small_files, found.small_share) == (5, 50, 5, 1.0)
-    assert found.bytes == sum(one.stat().st_size for one in files)
-    assert (sum(one.files for one in found.sizes), found.sizes[0].up_to_bytes) == (5, 16 * 1024)
+    assert found.bytes == sum(file.stat().st_size for file in files)
+    assert (sum(size.files for size in found.sizes), found.sizes[0].up_to_bytes) == (5, 16 * 1024)
     assert (found.snapshots, found.partitions, found.delete_files) == (6, 1, 0)
     newest = Path(table.table.metadata_location.removeprefix("file://"))
     assert found.metadata_bytes == newest.stat().st_size

@@ -85,7 +85,7 @@ def _deletes_new_rows(table: Table) -> None:
 def _expires(table: Table) -> None:
     foreign.expire(table, random.Random(1))
     kept = {ref.snapshot_id for ref in table.refresh().metadata.refs.values()}
-    assert {one.snapshot_id for one in table.metadata.snapshots} == kept
+    assert {snapshot.snapshot_id for snapshot in table.metadata.snapshots} == kept
 
 
 def _next_owner(catalog: Catalog, ledger: Ledger, acts: Sequence[Act]) -> None:

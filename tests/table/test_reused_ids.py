@@ -89,7 +89,7 @@ def _text(schema: dict[str, Any]) -> str:
 
 
 def _payments(*euros: int) -> list[bytes]:
-    return avro_values(1, PAYMENT, *({"id": 2, "euros": each} for each in euros))
+    return avro_values(1, PAYMENT, *({"id": 2, "euros": euro} for euro in euros))
 
 
 def _empty_and_fill(topic: Orders) -> None:

@@ -68,7 +68,7 @@ def test_the_order_of_every_type(column: str, falls: bool, nulls: str) -> None:
     values = rising[::2] + [None] * has_nulls + rising[1::2] + [None] * has_nulls
     target = file_schema(ALL)
     head, _, child = column.partition(".")
-    cells = [{child: one} if one is not None else None for one in values] if child else values
+    cells = [{child: value} if value is not None else None for value in values] if child else values
     columns = {head: pa.array(cells, target.field(head).type)}
     if head != "n":
         columns["n"] = pa.array(range(len(values)), pa.int32())

@@ -458,8 +458,8 @@ def test_columns_that_others_chose_to_identify_rows_still_do(catalog: Catalog) -
 
 def as_s3_tables(monkeypatch: pytest.MonkeyPatch, *catalogs: Catalog) -> None:
     """Let the catalogs be known as S3 Tables'."""
-    for one in catalogs:
-        monkeypatch.setitem(one.properties, "rest.signing-name", "s3tables")
+    for catalog in catalogs:
+        monkeypatch.setitem(catalog.properties, "rest.signing-name", "s3tables")
 
 
 def test_where_a_tag_stops_expiry_a_property_keeps_the_ledger(

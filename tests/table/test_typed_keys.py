@@ -326,10 +326,10 @@ def test_keys_that_cannot_be_read_are_letters(topic: Topic) -> None:
         2: "key_no_schema_id",
         3: "key_unknown_schema",
     }
-    assert all("key" in one["message"] for one in dead_letters.values())
+    assert all("key" in letter["message"] for letter in dead_letters.values())
     assert dead_letters[1]["key"] == good[:-1]
     assert first.refused_count == 3
-    assert [one.schema_id for one in first.samples] == [dead_letters[1]["schema_id"]] * 3
+    assert [sample.schema_id for sample in first.samples] == [dead_letters[1]["schema_id"]] * 3
     header = [{"key": KEY_HEADER, "value": b"\0\0"}]
     topic.send(good, headers=[header])
     assert topic.dead_letters()[5]["reason"] == "key_bad_schema_header"

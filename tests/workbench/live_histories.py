@@ -313,7 +313,9 @@ class Life:
         kept = table.snapshot_by_id(table.metadata.refs[TAG].snapshot_id)
         assert kept is not None
         newest = kept.sequence_number or 0
-        if old := [one.snapshot_id for one in table.snapshots() if (one.sequence_number or 0) < newest]:
+        if old := [
+            snapshot.snapshot_id for snapshot in table.snapshots() if (snapshot.sequence_number or 0) < newest
+        ]:
             table.maintenance.expire_snapshots().by_ids(old).commit()
 
     # -- the judge

@@ -70,7 +70,7 @@ def workbench(tmp_path: Path) -> Workbench:
 def test_tables_of_all_catalogs_are_listed(workbench: Workbench) -> None:
     """Each has a name that finds it again; a catalog that is away is a line with the remedy."""
     all_tables = workbench.tables.all()
-    assert [each.table for each in all_tables.tables] == [NAME, 'prod."a.b".t']
+    assert [table.table for table in all_tables.tables] == [NAME, 'prod."a.b".t']
     assert [workbench.tables.detail(each.table).table for each in all_tables.tables] == [NAME, 'prod."a.b".t']
     assert workbench.tables.detail("prod.a.b.t").snapshots == []
     (trouble,) = all_tables.troubles
@@ -83,7 +83,7 @@ def test_a_table_is_shown_by_its_metadata(workbench: Workbench) -> None:
     """Columns with docs, partitions, snapshots, properties without secrets; and what a snapshot changed."""
     detail = workbench.tables.detail(NAME)
     assert (detail.rows, detail.files, detail.topic) == (3, 2, None)
-    assert [(each.name, each.type, each.doc) for each in detail.columns][3] == (
+    assert [(column.name, column.type, column.doc) for column in detail.columns][3] == (
         "n",
         "long",
         "the <i>count</i>",
@@ -102,11 +102,11 @@ def test_files_are_shown_by_their_manifests(workbench: Workbench) -> None:
     """Partitions with sizes, the largest files, and bounds of columns, widened ones too, cut off if long."""
     files = workbench.tables.files(NAME, limit=1)
     assert (files.partition_count, files.file_count, len(files.files)) == (2, 2, 1)
-    assert {each.partition for each in workbench.tables.files(NAME).partitions} == {
+    assert {partition.partition for partition in workbench.tables.files(NAME).partitions} == {
         "day_month=2024-10", "day_month=null",
     }  # fmt: skip
-    assert files.bytes == sum(each.bytes for each in workbench.tables.files(NAME).files)
-    bounds = {each.name: each for each in files.columns}
+    assert files.bytes == sum(file.bytes for file in workbench.tables.files(NAME).files)
+    bounds = {column.name: column for column in files.columns}
     assert (bounds["id"].lower, bounds["id"].upper, bounds["r"].nulls) == ("1", "3", 1)
     assert len(bounds["r"].upper or "") <= 100
     assert workbench.tables.files("prod.a.b.t").files == []
@@ -122,7 +122,7 @@ def test_bounds_of_bytes_are_shown_as_in_queries(workbench: Workbench) -> None:
         pa.table({"raw": [b"a\xff"], "id": pa.array([key.bytes], pa.uuid())}, table.schema().as_arrow())
     )
     files = workbench.tables.files("shop.raw")
-    assert [each.lower for each in files.columns] == ["a\\xFF", str(key)]
+    assert [column.lower for column in files.columns] == ["a\\xFF", str(key)]
     assert files.partitions[0].partition == "raw=a\\xFF"
 
 

@@ -71,7 +71,7 @@ url = "http://r"
     assert loaded.origins["catalogs.prod.s3.region"] == "tabletopic.toml:4"
     servers = Workbench(loaded.settings).servers
     assert servers.catalog_of("prod") == {**prod, "name": "prod"}
-    assert [one["name"] for one in servers.all_catalogs] == ["lake", "prod", "lab"]
+    assert [catalog["name"] for catalog in servers.all_catalogs] == ["lake", "prod", "lab"]
     assert "geheim" not in f"{servers!r} {loaded.settings!r} {describe(loaded)}"
     assert Row("catalogs.prod.s3.region", "eu", "tabletopic.toml:4") in describe(loaded)
 
@@ -158,7 +158,7 @@ def test_an_outage_is_an_error_of_its_topics(workbench: Workbench) -> None:
 @pytest.mark.integration  # the broker, who is not there, is waited for
 def test_doctor_tries_each(settings: Settings) -> None:
     """Catalog and storage, by name."""
-    checks = {one.name: one for one in run_checks(LoadedSettings(settings, {}))}
+    checks = {check.name: check for check in run_checks(LoadedSettings(settings, {}))}
     assert {name: checks[name].status for name in checks if name.startswith(("catalog", "storage"))} == {
         "catalog": "ok", "storage": "ok", "catalog prod": "ok", "storage prod": "ok", "catalog lab": "fail",
         "storage lab": "fail",

@@ -11,8 +11,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.dead_letters import LetterTable
 from tabletopic_kernel.workbench.peek.erasure import (
     Erasure,
-    FoundLetters,
     InKafka,
+    LettersToErase,
     find_letters,
     in_kafka,
     plan_erasure,
@@ -22,7 +22,7 @@ from tests.host.test_replay import LATE, with_letters
 from tests.table.samples import AVRO, IDENTIFIER, TOPIC, catalog, catalog_properties, rig  # noqa: F401
 
 
-def letters(rig: Rig, where: str, more: str | None) -> FoundLetters:  # noqa: F811
+def letters(rig: Rig, where: str, more: str | None) -> LettersToErase:  # noqa: F811
     """Those that are found."""
     table = LetterTable(rig.catalog.real, IDENTIFIER, TOPIC)
     return find_letters(TOPIC, TopicSettings(), rig.registry, table, where, more)  # type: ignore[arg-type]
@@ -33,8 +33,8 @@ def test_letters_are_found_by_their_records(rig: Rig) -> None:  # noqa: F811
     with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
     found = letters(rig, "a = 4 or a = 5", "offset = 9")
-    assert found == FoundLetters("(partition = 0 and offset in (4, 5, 9))", 3, 2)
-    assert letters(rig, "a = 1", None) == FoundLetters(None, 0, 3)
+    assert found == LettersToErase("(partition = 0 and offset in (4, 5, 9))", 3, 2)
+    assert letters(rig, "a = 1", None) == LettersToErase(None, 0, 3)
     with pytest.raises(UsageError, match="dead letters' columns"):
         letters(rig, "a = 1", "nonsense")
 
@@ -47,12 +47,12 @@ def test_a_plan_names_whoever_keeps_such_rows(rig: Rig) -> None:  # noqa: F811
     table.manage_snapshots().create_tag(empty, "before").create_tag(full, "audit").commit()
     kafka = in_kafka(TOPIC, TopicSettings(), rig.broker, rig.registry, "nonsense(")  # type: ignore[arg-type]
     assert "the topic was not searched: cannot read --where" in kafka.note
-    plan = plan_erasure(TOPIC, rig.table, FoundLetters(None, 0, 3), "a = 1", kafka)
+    plan = plan_erasure(TOPIC, rig.table, LettersToErase(None, 0, 3), "a = 1", kafka)
     assert (plan.rows, plan.files, plan.undecoded, plan.whole) == (1, 1, 3, False)
     (pinned,) = plan.pinned
     assert "(audit, tabletopic" in pinned or "(audit" in pinned
     with pytest.raises(UsageError, match="say which rows"):
-        plan_erasure(TOPIC, rig.table, FoundLetters(None, 0, 0), " ", kafka)
+        plan_erasure(TOPIC, rig.table, LettersToErase(None, 0, 0), " ", kafka)
 
 
 def test_the_report_says_what_kafka_has_and_whether_it_is_whole() -> None:

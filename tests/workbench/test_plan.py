@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,8 +29,8 @@ from tabletopic_kernel.table.schemas.columns import writer_columns
 from tabletopic_kernel.table.schemas.numbers import names_property
 from tabletopic_kernel.table.schemas.registered import read_candidate
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench import peek
 from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.peek import newest as peek_newest
 from tabletopic_kernel.workbench.plan import Plan
 from tabletopic_kernel.workbench.topics import backlog
 from tabletopic_kernel.workbench.topics.planning import plan_enable
@@ -77,7 +78,7 @@ class Answers:
 def newest(monkeypatch: pytest.MonkeyPatch) -> list[PeekedRecord]:
     """The broker's newest records: none, unless a test has some."""
     records: list[PeekedRecord] = []
-    monkeypatch.setattr(peek, "peek", lambda *_: records)
+    monkeypatch.setattr(peek_newest, "newest_records", lambda *_: records)
     return records
 
 
@@ -129,7 +130,7 @@ def test_a_new_table_with_partitions_says_what_its_backlog_makes(
     values += [b"a1", b"a2", b"b1", b"\xff"]
     columns = {"value_format": "string", "table_properties": {"write.data.path": f"file://{tmp_path}/w/data"}}
     plan = planned(catalog, None, partition_by=("truncate(1, _kafka_value)",), **columns)
-    assert plan.to_json()["backlog"] == {"records": 10, "partitions": 2, "files": 2, "exact": True}
+    assert asdict(plan)["backlog"] == {"records": 10, "partitions": 2, "files": 2, "exact": True}
     assert plan.notes[-1] == "this backlog of 10 records has 2 partitions, 2 files"
     assert planned(catalog, None, **columns).backlog is None
     latest = planned(catalog, None, partition_by=("truncate(1, _kafka_value)",), start="latest", **columns)
@@ -142,7 +143,7 @@ def test_a_new_table_has_new_columns(catalog: Catalog) -> None:
     plan = planned(catalog, V1, partition_by=("bucket(4, url)",))
     assert plan.creates
     assert plan.table == "default.clicks"
-    assert [(one.name, one.type, one.required, one.change) for one in plan.columns][:2] == [
+    assert [(column.name, column.type, column.required, column.change) for column in plan.columns][:2] == [
         ("id", "int", True, "new"),
         ("url", "string", True, "new"),
     ]
@@ -172,7 +173,7 @@ def test_without_a_schema_there_are_no_columns_yet(catalog: Catalog) -> None:
     assert plan.columns == []
     assert any("clicks-value" in note for note in plan.notes)
     assert not plan.refused
-    plain = planned(catalog, V1).to_json()
+    plain = asdict(planned(catalog, V1))
     assert plain["columns"][0] == {
         "name": "id", "type": "int", "required": True, "doc": None, "change": "new",
     }  # fmt: skip
@@ -185,7 +186,7 @@ def test_a_table_that_is_there_says_what_changes(catalog: Catalog) -> None:
     """Widened, relaxed, new and kept columns are told apart."""
     make_table(catalog)
     plan = planned(catalog, V2)
-    changes = {one.name: (one.type, one.change) for one in plan.columns}
+    changes = {column.name: (column.type, column.change) for column in plan.columns}
     assert not plan.creates
     assert changes["id"] == ("long", "widened")
     assert changes["url"] == ("string", "relaxed")
@@ -284,7 +285,7 @@ def test_a_schema_of_a_file_says_what_it_would_change(catalog: Catalog, tmp_path
     assert plan.changes == [
         "relax id to optional", "widen id int → long", "rename url to link", "add at long",
     ]  # fmt: skip
-    changes = {one.name: one.change for one in plan.columns}
+    changes = {column.name: column.change for column in plan.columns}
     assert (changes["id"], changes["link"], changes["at"]) == ("widened", "renamed", "new")
     assert plan.partition_by == ["link"]
     assert plan.registry == "verdict on clicks-value"
@@ -309,7 +310,7 @@ def test_a_schema_of_a_file_for_a_new_table(catalog: Catalog, tmp_path: Path) ->
     """Protobuf and JSON Schema are told by the file's suffix."""
     proto = 'syntax = "proto3"; message Click { int64 id = 1; string url = 2; }'
     plan = candidate(catalog, tmp_path, proto, file="next.proto")
-    assert [one.name for one in plan.columns][:2] == ["id", "url"]
+    assert [column.name for column in plan.columns][:2] == ["id", "url"]
     schema = '{"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
     plan = candidate(catalog, tmp_path, schema, file="next.json")
     assert plan.columns[0].name == "id"
@@ -362,7 +363,7 @@ def test_a_schema_of_a_file_that_is_none(catalog: Catalog, tmp_path: Path) -> No
 def test_the_type_of_keys_is_planned(catalog: Catalog) -> None:
     """Keys that name their schema have its type; a table whose keys are something else is left alone."""
     typed = planned(catalog, V1, key_format="by_schema_id")
-    (key,) = [one for one in typed.columns if one.name == "_kafka_key"]
+    (key,) = [column for column in typed.columns if column.name == "_kafka_key"]
     assert (key.type, key.change) == ("struct<id: int, url: string>", "new")
     nothing = planned(catalog, None, key_format="by_schema_id")
     assert any("clicks-key" in note for note in nothing.notes)
@@ -378,7 +379,7 @@ def test_a_schema_that_does_not_fit_is_a_note_where_its_records_may_be_refused(c
     assert not plan.refused
     assert any("does not fit the table" in note for note in plan.notes)
     plan = planned(catalog, BAD, on_incompatible="new_column")
-    assert {"id", "id_string"} <= {one.name for one in plan.columns}
+    assert {"id", "id_string"} <= {column.name for column in plan.columns}
 
 
 def test_records_of_another_message_are_seen_in_time(catalog: Catalog, newest: list[PeekedRecord]) -> None:
@@ -449,7 +450,7 @@ def test_a_newest_record_that_becomes_a_row_is_no_news(
 ) -> None:
     """Nothing is said where the settings fit; bytes may be anything."""
     newest.append(PeekedRecord(0, 9, 0, None, None, {"a": 1}, None, raw))
-    assert not any("newest record" in one for one in planned(catalog, V1, value_format=value_format).notes)
+    assert not any("newest record" in note for note in planned(catalog, V1, value_format=value_format).notes)
 
 
 def test_expectations_are_tried(catalog: Catalog, values: list[bytes]) -> None:

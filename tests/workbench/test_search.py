@@ -44,7 +44,7 @@ class Log:
 
     def offsets_at(self, _: str, partitions: list[int], at_ms: int) -> dict[int, int]:
         """By the records' times."""
-        stamps = {p: [one["timestamp"] for one in self.partitions[p]] for p in partitions}
+        stamps = {p: [partition["timestamp"] for partition in self.partitions[p]] for p in partitions}
         return {p: sum(stamp < at_ms * 1000 for stamp in of_one) for p, of_one in stamps.items()}
 
     def read(self, batch: Any) -> Iterator[pa.RecordBatch]:
@@ -78,7 +78,7 @@ def found(log: Log, bounds: Bounds | None = None, settings: Any = None, **wanted
 
 def at(records: list[Any]) -> list[tuple[int, int]]:
     """Their places."""
-    return [(one.partition, one.offset) for one in records]
+    return [(record.partition, record.offset) for record in records]
 
 
 def number(n: int, time: int | None = None, **more: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ CONDITIONS: list[tuple[dict[str, Any], list[int]]] = [
 def test_conditions(wanted: dict[str, Any], offsets: list[int]) -> None:
     """On values of several forms, poison, records without a value, keys, headers and places."""
     records = found(MIXED, start="oldest", **wanted)
-    assert [one.offset for one in records] == offsets
+    assert [record.offset for record in records] == offsets
     assert [one.headers for one in records if one.offset == 4] in ([], [MIXED.partitions[0][4]["headers"]])
 
 

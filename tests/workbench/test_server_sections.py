@@ -66,7 +66,9 @@ def test_secrets_go_in_and_never_out(file: Path, sections: Callable[[], ServerSe
     servers = sections().all()
     text = json.dumps(plain(servers))
     assert "hidden" not in text
-    known = {(each.section, found.key): found for each in servers.sections for found in each.properties}
+    known = {
+        (section.section, found.key): found for section in servers.sections for found in section.properties
+    }
     password, url = known["kafka", "sasl.password"], known["registry", "url"]
     assert (password.value, password.shown, password.origin) == (None, "***", "tabletopic.toml:7")
     assert password.variable == "TABLETOPIC_KAFKA__SASL__PASSWORD"
@@ -170,7 +172,7 @@ def test_the_page_shows_the_way_that_was_taken(tmp_path: Path, monkeypatch: pyte
     def sections() -> ServerSections:
         return ServerSections(lambda text: load_settings(environ={}, file_text=text))
 
-    assert [each.way for each in sections().all().sections] == [0, 0, 0]
+    assert [section.way for section in sections().all().sections] == [0, 0, 0]
     version = sections().all().version
     for server, path in PATHS:
         sections().save(server.section, dict(answers_of(path)), version, secrets_too=True)

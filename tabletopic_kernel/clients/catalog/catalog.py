@@ -126,7 +126,7 @@ def _ask_directly(client: Any) -> None:
 
 
 @contextmanager
-def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
+def reachable(system: str, *, lent: bool = False) -> Iterator[None]:
     """Translate errors of ``the catalog`` or ``the storage``; Iceberg's own outcomes pass through.
 
     ``lent``: the catalog lends the storage's keys, so the next load of the table brings new ones.
@@ -137,7 +137,7 @@ def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
     except (CommitFailedException, TableTopicError):
         raise
     except Exception as error:
-        if (trouble := sort_error(error, what, lent=lent)) is None:
+        if (trouble := sort_error(error, system, lent=lent)) is None:
             raise
         raise trouble.error() from error
 

@@ -111,7 +111,7 @@ def missing_rights(
 
 
 def _lines(
-    what: str, operations: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
+    resource_options: str, operations: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
 ) -> list[str]:
     if allowed is None:  # the broker does not say
         return []
@@ -119,7 +119,7 @@ def _lines(
         operation for operation in operations if operation not in allowed and AclOperation.ALL not in allowed
     ]
     options = " ".join(f"--operation {operation.name.title().replace('_', '')}" for operation in missing)
-    return [f"--allow-principal User:{user} {options} {what}"] if missing else []
+    return [f"--allow-principal User:{user} {options} {resource_options}"] if missing else []
 
 
 def _of_topic(broker: Broker, topic: str) -> set[AclOperation] | None:

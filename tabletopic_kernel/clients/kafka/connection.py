@@ -145,7 +145,7 @@ class Connection:
 
     def rest(self, error: Exception) -> None:
         """Do not log in for a minute if ``error``, of any client of the cluster, is a refusal."""
-        self._gate.met(error)
+        self._gate.note(error)
         if not self._gate.is_open:
             with self._lock:
                 self._admin = None

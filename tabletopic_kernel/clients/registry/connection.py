@@ -65,7 +65,7 @@ class Connection:
             if error.error_code in _NOT_FOUND:
                 raise errors.UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
             refusal = errors.explain_refusal(self.url, what, self._properties, error)
-            self._gate.met(refusal)
+            self._gate.note(refusal)
             raise refusal from error
         except Exception as error:  # the HTTP library's errors have no public base class
             self._check()

@@ -89,9 +89,9 @@ class Registry:
             places = self._ask(what, lambda: checked_places(ask(schema_id, deleted=True, **within)))
         except UnknownSchemaError:
             places = []
-        found, version = max(places, key=lambda place: place[1], default=("", 0))
+        newest_in, version = max(places, key=lambda place: place[1], default=("", 0))
         subjects = tuple(dict.fromkeys(name for name, _ in places))
-        resolved = self._resolved(schema_id, schema, found, version)
+        resolved = self._resolved(schema_id, schema, newest_in, version)
         resolved = replace(resolved, subjects=subjects, places=tuple(places))
         self._check_valid(resolved, schema.schema_type or "AVRO")
         return resolved

@@ -36,15 +36,15 @@ def own_versions() -> str:
     return ",".join(f"{name}:{text}" for name, text in versions.items())
 
 
-def differences(wanted: str, found: str) -> list[str]:
-    """The versions in ``found`` that differ from ``wanted``; both are texts of ``own_versions``.
+def differences(wanted: str, present: str) -> list[str]:
+    """The versions in ``present`` that differ from ``wanted``; both are texts of ``own_versions``.
 
     >>> differences("python:3.11,pyarrow:26.0", "python:3.11,pyarrow:25.0")
     ['pyarrow 25.0 instead of 26.0']
     >>> differences("tabletopic:1.0,code:ab", "tabletopic:1.0,code:cd")
     ['other code of tabletopic 1.0']
     """
-    ours, theirs = _parsed(wanted), _parsed(found)
+    ours, theirs = _parsed(wanted), _parsed(present)
     other = [name for name, text in ours.items() if theirs.get(name) != text]
     if other == ["code"]:
         return [f"other code of tabletopic {ours['tabletopic']}"]

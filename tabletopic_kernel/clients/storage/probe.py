@@ -56,8 +56,8 @@ def open_impatient(properties: Mapping[str, str]) -> Catalog:
     return open_catalog({**_IMPATIENT, **properties})
 
 
-def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -> T:
-    """The outcome of a trial of ``what`` at a URI or path; raises RetryableError if it does not end in time.
+def within_limit(trial: Callable[[], T], *, at: str, system: str = CATALOG) -> T:
+    """The outcome of a trial of a ``system`` at a URI or path; RetryableError if it takes too long.
 
     The thread of a hanging trial stays until its client gives up; the process does not wait for it to exit.
     """
@@ -71,7 +71,7 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -
         except BaseException as error:
             outcome.set_exception(error)
 
-    threading.Thread(target=run, name=f"trial of {what}", daemon=True).start()
+    threading.Thread(target=run, name=f"trial of {system}", daemon=True).start()
     try:
         return outcome.result(limit_s)
     except NotDoneError:
@@ -83,7 +83,7 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -
             else "is its address in {section} right, and do firewalls let this machine through?"
         )
         cause = f"has not responded within {limit_s:g} s"
-        raise RetryableError(Trouble(cause, question, what, verdict=Verdict.WAIT)) from None
+        raise RetryableError(Trouble(cause, question, system, verdict=Verdict.WAIT)) from None
 
 
 def try_table(
@@ -104,7 +104,7 @@ def try_table(
             for folder in (place.location, *([data] if data else [])):
                 try_folder(Place(folder, place.io), must_delete=not maintains_itself(properties))
 
-        within_limit(write, what=STORAGE, at=place.location)
+        within_limit(write, system=STORAGE, at=place.location)
 
 
 def try_changes(catalog: Catalog) -> None:

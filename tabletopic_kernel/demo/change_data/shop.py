@@ -37,14 +37,14 @@ class Shop:
     StackError: PostgreSQL is not installed, or one does not start.
     """
 
-    def __init__(self, workbench: Workbench, report: Report = silent, seed: int = 7) -> None:
+    def __init__(self, workbench: Workbench, report: Report = silent) -> None:
         self.counts = Counter(bought=0, changed=0, cancelled=0)
         self._servers, self._report = workbench.servers, report
         taken = workbench.kafka_topics()
         names = (f"shop{number}" for number in itertools.chain([""], itertools.count(2)))
         self._name = next(name for name in names if f"{name}.public.orders" not in taken)
         self.topic = f"{self._name}.public.orders"
-        self._random = random.Random(seed)
+        self._random = random.Random(7)
         self._open = contextlib.ExitStack()
         self._postgres = Postgres()
 
@@ -110,5 +110,5 @@ class Shop:
     def _any(self, statement: str, *values: Any) -> None:
         """Do it to one order."""
         place = self._random.random()
-        some = "SELECT id FROM orders ORDER BY id OFFSET floor(%s * (SELECT count(*) FROM orders)) LIMIT 1"
-        self.sql(f"{statement} WHERE id = ({some})", *values, place)
+        chosen = "SELECT id FROM orders ORDER BY id OFFSET floor(%s * (SELECT count(*) FROM orders)) LIMIT 1"
+        self.sql(f"{statement} WHERE id = ({chosen})", *values, place)

@@ -232,8 +232,8 @@ def show_result(
     if as_json:
         json = operation.json(result)
         if isinstance(json, Iterator):
-            for each in json:
-                screen.show_text(each.text)
+            for json_text in json:
+                screen.show_text(json_text.text)
         elif isinstance(json, JsonText):
             screen.show_text(json.text)
         else:

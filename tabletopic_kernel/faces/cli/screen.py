@@ -58,10 +58,10 @@ def side() -> Console:
     return _Console(stderr=True, soft_wrap=True)
 
 
-def error(what: TableTopicError) -> None:
+def error(trouble: TableTopicError) -> None:
     """Print an error on stderr."""
     with contextlib.suppress(OSError):  # stderr was closed
-        side().print(f"[bold red]error:[/] {escape(what.advice)}")
+        side().print(f"[bold red]error:[/] {escape(trouble.advice)}")
 
 
 def note(message: str) -> None:

@@ -20,10 +20,10 @@ _LOG_LINES = 5
 
 
 class Child:
-    """One process at a time, started and stopped from any thread. ``what`` names it in messages."""
+    """One process at a time, started and stopped from any thread. ``program`` names it in messages."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, program: str) -> None:
+        self._program = program
         self._lock = threading.Lock()  # guards the process and the knowledge of its end
         self._process: subprocess.Popen[bytes] | None = None
         self._stop_requested = False
@@ -53,7 +53,7 @@ class Child:
                         start_new_session=True,
                     )
             except OSError as error:
-                raise StackError(f"{self._what} cannot be started: {error}") from error
+                raise StackError(f"{self._program} cannot be started: {error}") from error
             self._log, self._stop_requested = log, False
             return True
 
@@ -88,9 +88,9 @@ class Child:
                 return None
         code = process.returncode
         if code < 0:  # the log's last lines are Spark's, about its lost parent
-            return f"{self._what} was killed by signal {-code}; see {log}"
+            return f"{self._program} was killed by signal {-code}; see {log}"
         ending = redact(tail(log, _LOG_LINES).strip())
-        return f"{self._what} ended with exit code {code}{f': {ending}' if ending else ''}; see {log}"
+        return f"{self._program} ended with exit code {code}{f': {ending}' if ending else ''}; see {log}"
 
     def last_pid(self) -> int | None:
         """Id of the last started process, which may have ended."""

@@ -66,17 +66,17 @@ class LeftTables:
             *namespace, name = table_identifier(topic, settings)
             by_place[settings.catalog, tuple(namespace)][name] = topic
         loaded = 0
-        for (catalog_name, space), names in by_place.items():
+        for (catalog_name, space), topics in by_place.items():
             catalog = workbench.open_catalog(catalog_name)
             with in_section(catalog_name), reachable("the catalog"):
                 if not catalog.namespace_exists(space):
                     continue
-                there = [identifier[-1] for identifier in catalog.list_tables(space)]
-            for name in there:
-                if name in names and loaded < _MOST_LOADED:
+                names = [identifier[-1] for identifier in catalog.list_tables(space)]
+            for name in names:
+                if name in topics and loaded < _MOST_LOADED:
                     loaded += 1
-                    table = _load(catalog, catalog_name, (*space, name), names[name])
-                    self._known[names[name]] = table
+                    table = _load(catalog, catalog_name, (*space, name), topics[name])
+                    self._known[topics[name]] = table
 
 
 def _load(catalog: Catalog, name: str | None, identifier: tuple[str, ...], topic: str) -> LeftTable | None:

@@ -157,7 +157,7 @@ class Endpoint:
         try:
             read = self.model.model_validate(arguments)
         except ValidationError as error:
-            problems = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
+            problems = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
             raise UsageError("; ".join(f"{key or 'body'}: {message}" for key, message in problems)) from None
         return {**in_path, **{name: getattr(read, name) for name in fields}}
 
@@ -216,7 +216,9 @@ def _described(name: str, hint: Any) -> Any:
 
 
 def _make_endpoints() -> list[Endpoint]:
-    endpoints = [_operation(each, each.route) for each in OPERATIONS if each.route is not None]
+    endpoints = [
+        _operation(operation, operation.route) for operation in OPERATIONS if operation.route is not None
+    ]
     for name, own in OWN_ROUTES.items():
         documented = BY_NAME[name].run if name in BY_NAME else own.run
         summary, notes = summary_of(documented), " ".join(details_of(own.run).split())

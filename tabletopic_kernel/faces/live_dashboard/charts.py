@@ -79,8 +79,9 @@ def _buckets(history: History) -> list[Bucket]:
 def _ledger_before(history: History, items: list[tuple[int, Bucket]]) -> array[int] | None:
     """The ledger at the start of the window: from the newest bucket before it, in any tier."""
     first_ms = items[0][0] if items else 0
-    before = [each for each in _buckets(history) if each.next_offsets is not None and each.next_ms < first_ms]
-    return max(before, key=lambda each: each.next_ms).next_offsets if before else None
+    committed = [bucket for bucket in _buckets(history) if bucket.next_offsets is not None]
+    before = [bucket for bucket in committed if bucket.next_ms < first_ms]
+    return max(before, key=lambda bucket: bucket.next_ms).next_offsets if before else None
 
 
 def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], at_ms: int) -> float | None:
@@ -182,12 +183,12 @@ def _commit_before(history: History, at_ms: int) -> int | None:
     return max((moment for moment in commits_ms if UNKNOWN < moment < at_ms), default=None)
 
 
-def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: int, each: int) -> list[int]:
-    """Times without known end offsets, which would fill the plots' gaps: at most ``each`` per window."""
+def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: int, count: int) -> list[int]:
+    """Times without known end offsets, which would fill the plots' gaps: at most ``count`` per window."""
     wanted: set[int] = set()
     for window_ms in windows_ms:
         tier = history.tier_for(window_ms)
-        gap_ms = window_ms // each
+        gap_ms = window_ms // count
         known = sorted(bucket.end_ms for bucket in tier.buckets.values() if bucket.end_offsets is not None)
         for at_ms in range(now_ms - window_ms + gap_ms, now_ms, gap_ms):
             after = bisect_left(known, at_ms - gap_ms)

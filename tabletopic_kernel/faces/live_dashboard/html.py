@@ -154,14 +154,14 @@ class Part:
 
 def changes(counts: Mapping[str, int]) -> str:
     """What became of rows of a table with one row per key; empty for other tables."""
-    return "".join(f"; {words.number(count)} {what}s" for what, count in sorted(counts.items()))
+    return "".join(f"; {words.number(count)} {change}s" for change, count in sorted(counts.items()))
 
 
 def passed_over(counts: Mapping[str, int], failing: Mapping[str, int]) -> str:
     """Sentences on records that became no row, by reason, and on rows that fail expectations, by rule."""
-    shown = {"No row": counts, "Rows that fail expectations": failing}
-    return "".join(
-        f" {what}: {', '.join(f'{words.number(count)} {why}' for why, count in sorted(each.items()))}."
-        for what, each in shown.items()
-        if each
-    )
+    sentences = []
+    for subject, by_cause in (("No row", counts), ("Rows that fail expectations", failing)):
+        if by_cause:
+            causes = (f"{words.number(count)} {cause}" for cause, count in sorted(by_cause.items()))
+            sentences.append(f" {subject}: {', '.join(causes)}.")
+    return "".join(sentences)

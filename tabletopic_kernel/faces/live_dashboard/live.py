@@ -92,12 +92,12 @@ def recall(
     report(1.0)
 
 
-def _log(what: str, error: Exception) -> None:
+def _log(source: str, error: Exception) -> None:
     """Log an error that does not end the thread, with the trace if it is unexpected."""
     if _is_expected(error):
-        _LOG.info("%s: %s", what, error)
+        _LOG.info("%s: %s", source, error)
     else:
-        _LOG.error("%s", what, exc_info=error)
+        _LOG.error("%s", source, exc_info=error)
 
 
 def _is_expected(error: Exception) -> bool:
@@ -241,20 +241,20 @@ class Live:
         past.join()
 
     def _poll(
-        self, what: str, step: Callable[[float, int], bool], over: threading.Event, idle_s: float
+        self, source: str, step: Callable[[float, int], bool], over: threading.Event, idle_s: float
     ) -> None:
         while not over.is_set():
             try:
                 if not step(time.monotonic(), now_ms()):
                     over.set()
                     return
-                self.known.trouble(what, None)
+                self.known.trouble(source, None)
             except Exception as error:
-                self._failed(what, error)
+                self._failed(source, error)
             over.wait(_TICK_S if self.known.is_watched() else idle_s)
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, source: str, error: Exception) -> None:
         """Show an error, and log an unexpected one once."""
-        if not _is_expected(error) and words(error) != self.known.troubles.get(what):
-            _log(what, error)
-        self.known.trouble(what, error)
+        if not _is_expected(error) and words(error) != self.known.troubles.get(source):
+            _log(source, error)
+        self.known.trouble(source, error)

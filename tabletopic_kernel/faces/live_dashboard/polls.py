@@ -40,11 +40,11 @@ class _Schedule:
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
-    def due(self, what: str, seconds: float, now: float) -> bool:
+    def due(self, task: str, seconds: float, now: float) -> bool:
         """Whether the task is due; if so, counts as done."""
-        if now < self._next.get(what, 0.0):
+        if now < self._next.get(task, 0.0):
             return False
-        self._next[what] = now + seconds
+        self._next[task] = now + seconds
         return True
 
 
@@ -70,7 +70,7 @@ class BrokerPolls:
             known.know(desired_topics=self._workbench.desired_topics())
         desired_topics = dict(known.desired_topics or {})
         facts = broker.ends(desired_topics)
-        ends = {topic: each.end for topic, each in facts.items()}
+        ends = {topic: topic_facts.end for topic, topic_facts in facts.items()}
         with known.lock:
             known.record.observe_ends(now_ms, ends)
         if self._schedule.due("oldest", _OLDEST_S, now):

@@ -124,13 +124,13 @@ class Known(View):
     lock: threading.RLock = field(default_factory=threading.RLock)
     watched: Counter[str] = field(default_factory=Counter)  # sessions by topic; "" is the overview
 
-    def trouble(self, what: str, error: Exception | None) -> None:
+    def trouble(self, source: str, error: Exception | None) -> None:
         """Note that something does not respond, or (None) responds again."""
         with self.lock:
             if error is None:
-                self.troubles.pop(what, None)
+                self.troubles.pop(source, None)
             else:
-                self.troubles[what] = words(error)
+                self.troubles[source] = words(error)
 
     def begin_again(self) -> None:
         """Other servers, or other data: discard everything."""

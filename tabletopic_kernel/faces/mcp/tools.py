@@ -99,7 +99,9 @@ class Tool:
         """The arguments; others are refused."""
         signature = signature_of(self.run)
         fields: dict[str, Any] = {
-            each.name: _field(each) for each in signature.arguments if each.name in self.arguments
+            argument.name: _field(argument)
+            for argument in signature.arguments
+            if argument.name in self.arguments
         }
         if signature.settings is not None:
             fields["settings"] = dict[str, Any], Field({}, description="Settings as in tabletopic.toml")
@@ -110,7 +112,7 @@ class Tool:
         try:
             arguments = self.model.model_validate(dict(given))
         except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+            wrong = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
             raise UsageError(f"{self.name}: {'; '.join(wrong)}") from None
         values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
         result = self.json(self.run(workbench, **values))

@@ -53,7 +53,7 @@ def _of_sql(sql: str, cursor: int, engine: str, session: Session, names: Names) 
     variables = results.about(session.namespace)
     typed, suggestions = suggest(sql, cursor, Scope(names, engine, variables, columns))
     return {
-        "completions": [SimpleCompletion(one.text, type=one.about) for one in suggestions],
+        "completions": [SimpleCompletion(text, type=about) for text, about in suggestions],
         "matched_fragment": typed,
         "ordered": True,
         "suppress": True,

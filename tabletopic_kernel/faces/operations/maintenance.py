@@ -287,7 +287,7 @@ def rebase(
     """Let a table continue with a copy of its topic, on another cluster or re-created.
 
     Finds the last committed records of each partition in the topic as it is now,
-    decoded with the registry of now, and shows where its offsets would continue.
+    decoded with the current registry, and shows where its offsets would continue.
     Refused unless the records are equal, in their order and in one place only.
     With --yes, one commit gives the table the new offsets; then resume the topic.
 

@@ -33,7 +33,7 @@ class Face(StrEnum):
 _COMMAND = re.compile(r"`tabletopic ([a-z][a-z-]*)((?: [^`]*)?)`(?! in a terminal)")
 
 # Commands that are no operation differ from face to face.
-MAGICS: Mapping[str, str] = {each.name: f"%topic {each.name}" for each in OPERATIONS} | {
+MAGICS: Mapping[str, str] = {operation.name: f"%topic {operation.name}" for operation in OPERATIONS} | {
     "up": "%topic up",
     "down": "%topic down",
     "serve": "%topic host start",
@@ -42,7 +42,9 @@ MAGICS: Mapping[str, str] = {each.name: f"%topic {each.name}" for each in OPERAT
     "docs": "%topic docs",
 }
 # The labels on the sidebar's buttons and in a topic's menu.
-BUTTONS: Mapping[str, str] = {each.name: each.button for each in OPERATIONS if each.button} | {
+BUTTONS: Mapping[str, str] = {
+    operation.name: operation.button for operation in OPERATIONS if operation.button
+} | {
     "up": "Start the local stack",
     "down": "Stop the Local Stack",
     "serve": "Start a host",

@@ -122,7 +122,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     _, *parameters = inspect.signature(function).parameters.values()
     annotated = SimpleNamespace(__annotations__={each.name: each.annotation for each in parameters})
     hints = get_type_hints(annotated, inspect.unwrap(function).__globals__, include_extras=True)
-    return {each.name: (hints[each.name], each.default) for each in parameters}
+    return {parameter.name: (hints[parameter.name], parameter.default) for parameter in parameters}
 
 
 @cache

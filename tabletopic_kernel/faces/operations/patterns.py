@@ -103,14 +103,17 @@ def _keep(workbench: Workbench, pattern: str, settings: dict[str, Any], exclude:
 
 def enabled_each(outcome: Enablings) -> list[Message]:
     """The topics of a pattern with their tables, then those that cannot be enabled."""
-    usable = [each for each in outcome.topics if not each.refused]
+    usable = [enabling for enabling in outcome.topics if not enabling.refused]
     verb = "enabled" if outcome.done else "would be enabled"
     count = f"{len(usable)} topic{'s' * (len(usable) != 1)}"
     lines = [Message("{count} {verb}", {"count": count, "verb": verb})]
-    lines += [Message("  {topic} → {table}", {"topic": each.topic, "table": each.table}) for each in usable]
-    for each in outcome.topics:
-        if each.refused:
-            why = {"topic": each.topic, "why": "; ".join(each.refused)}
+    lines += [
+        Message("  {topic} → {table}", {"topic": enabling.topic, "table": enabling.table})
+        for enabling in usable
+    ]
+    for enabling in outcome.topics:
+        if enabling.refused:
+            why = {"topic": enabling.topic, "why": "; ".join(enabling.refused)}
             lines.append(Message("  {topic} cannot be enabled: {why}", why))
     if outcome.standing and outcome.done:
         lines.append(Message("a host enables others as they come; `tabletopic patterns` shows it"))

@@ -60,13 +60,14 @@ def _of_each(
 
     if not is_pattern(topic) and not dry_run:
         return Run(topic, change(topic).run)
-    matching = {n: each for n, each in workbench.desired_topics().items() if fnmatchcase(n, topic)}
+    enabled = workbench.desired_topics()
+    matching = {name: desired for name, desired in enabled.items() if fnmatchcase(name, topic)}
     if not matching:
         raise UsageError(f"no enabled topic matches {topic!r}; `tabletopic status` lists them")
     failed = set()
     if run == "on":
-        failed = {each.topic for each in workbench.statuses(matching) if each.state == "failed"}
-    names = sorted(name for name, each in matching.items() if each.run != run or name in failed)
+        failed = {status.topic for status in workbench.statuses(matching) if status.state == "failed"}
+    names = sorted(name for name, desired in matching.items() if desired.run != run or name in failed)
     return Runs([Run(name, run if dry_run else change(name).run) for name in names], not dry_run)
 
 
@@ -77,7 +78,7 @@ def _ran(word: str, template: str) -> Callable[[Run | Runs, Arguments], list[Mes
         verb = word if outcome.done else f"would be {word}"
         count = len(outcome.topics)
         head = Message("{count} {verb}", {"count": f"{count} topic{'s' * (count != 1)}", "verb": verb})
-        return [head, *(Message("  {topic}", {"topic": each.topic}) for each in outcome.topics)]
+        return [head, *(Message("  {topic}", {"topic": run.topic}) for run in outcome.topics)]
 
     return text
 
@@ -148,13 +149,16 @@ class PatternTopics:
 def _patterns_text(patterns: list[PatternTopics], _: Arguments) -> list[Message]:
     """A line for each pattern, then those of its topics that are not enabled."""
     lines = []
-    for each in patterns:
-        left_out = f", without {', '.join(each.exclude)}" if each.exclude else ""
-        given = "".join(f", {name} = {value}" for name, value in each.settings.items())
-        about = f"{left_out}: {len(each.enabled):,} enabled, set by {each.requested_by}{given}"
-        lines.append(Message("{pattern}{about}", {"pattern": each.pattern, "about": about}))
+    for standing in patterns:
+        left_out = f", without {', '.join(standing.exclude)}" if standing.exclude else ""
+        settings = "".join(f", {name} = {value}" for name, value in standing.settings.items())
+        about = f"{left_out}: {len(standing.enabled):,} enabled, set by {standing.requested_by}{settings}"
+        lines.append(Message("{pattern}{about}", {"pattern": standing.pattern, "about": about}))
         why = "  {topic} is new, or cannot be enabled: `tabletopic plan {topic}` says why"
-        for template, names in (("  {topic} was disabled, and stays so", each.disabled), (why, each.others)):
+        for template, names in (
+            ("  {topic} was disabled, and stays so", standing.disabled),
+            (why, standing.others),
+        ):
             lines += [Message(template, {"topic": name}) for name in names[:_MOST_NAMES]]
             if (more := len(names) - _MOST_NAMES) > 0:
                 lines.append(Message("  and {more} others", {"more": f"{more:,}"}))
@@ -179,14 +183,14 @@ def patterns(workbench: Workbench) -> list[PatternTopics]:
     from tabletopic_kernel.host.topics.standing_patterns import read_standing
 
     (patterns, marked), on = read_standing(workbench.broker), workbench.desired_topics()
-    there = sorted(workbench.kafka_topics()) if patterns else []
+    all_topics = sorted(workbench.kafka_topics()) if patterns else []
     standing = []
-    for text, kept in patterns.items():
-        names = set(filter(kept.matches, there))
+    for text, pattern in patterns.items():
+        names = set(filter(pattern.matches, all_topics))
         off = names - on.keys()
-        given = kept.settings.model_dump(mode="json", exclude_unset=True)
+        settings = pattern.settings.model_dump(mode="json", exclude_unset=True)
         topics = map(sorted, (names - off, off & marked, off - marked))
-        standing.append(PatternTopics(text, list(kept.exclude), given, kept.requested_by, *topics))
+        standing.append(PatternTopics(text, list(pattern.exclude), settings, pattern.requested_by, *topics))
     return standing
 
 

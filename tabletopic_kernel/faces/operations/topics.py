@@ -124,7 +124,9 @@ def _enabled_any(outcome: DesiredTopic | Enablings, arguments: Arguments) -> lis
     _enabled_any,
     starts_host=True,
     has_failed=lambda outcome: (
-        isinstance(outcome, Enablings) and outcome.done and any(each.refused for each in outcome.topics)
+        isinstance(outcome, Enablings)
+        and outcome.done
+        and any(enabling.refused for enabling in outcome.topics)
     ),
     aliases=("start",),
     button="Settings and Plan…",

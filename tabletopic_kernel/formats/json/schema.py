@@ -97,84 +97,84 @@ class _Reader:
             raise JsonSchemaError(f"the schema has more than {_MAX_NODES} fields; make it smaller")
         if level > MAX_LEVELS:
             return Text(), True
-        both = Keywords()
+        keywords = Keywords()
         try:
             for subschema in subschemas:
-                self._take(subschema, both)
-            typed = self._type(both, level)
+                self._collect(subschema, keywords)
+            typed = self._type(keywords, level)
         except _MeetsItselfError:
             typed = Text(), True
         finally:
-            self._open.difference_update(both.entered)
-        if not top and self._recursive.intersection(both.entered):
-            self._recursive.difference_update(both.entered)
+            self._open.difference_update(keywords.entered)
+        if not top and self._recursive.intersection(keywords.entered):
+            self._recursive.difference_update(keywords.entered)
             return Text(), True
         return typed
 
-    def _take(self, subschema: Subschema, both: Keywords) -> None:
-        """Add one subschema, with those that it refers to and includes."""
+    def _collect(self, subschema: Subschema, keywords: Keywords) -> None:
+        """Add a subschema to ``keywords``, with those that it refers to and includes."""
         schema = subschema.schema
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
             raise JsonSchemaError(f"a schema must be an object, not {str(schema)[:60]!r}")
-        if subschema.key in both.entered:
+        if subschema.key in keywords.entered:
             return  # reached in another way, or by a reference to itself: nothing new
         if subschema.key in self._open:
             self._recursive.add(subschema.key)
             raise _MeetsItselfError
         self._open.add(subschema.key)
-        both.entered.append(subschema.key)
-        note(subschema, both)
+        keywords.entered.append(subschema.key)
+        note(subschema, keywords)
         if isinstance(ref := schema.get("$ref"), str):
-            self._take(self._documents.resolve(ref, subschema), both)
+            self._collect(self._documents.resolve(ref, subschema), keywords)
         for part in list_of(schema, "allOf"):
-            self._take(subschema.inner(part), both)
+            self._collect(subschema.inner(part), keywords)
 
-    def _type(self, both: Keywords, level: int) -> _Typed:
-        nullable = both.nullable
-        for union in both.unions:
+    def _type(self, keywords: Keywords, level: int) -> _Typed:
+        nullable = keywords.nullable
+        for union in keywords.unions:
             present = [branch for branch in union if not is_null(branch)]
             nullable |= len(present) < len(union)
             shapes = [branch for branch in present if has_shape(branch)]
-            if both.is_scalar or (both.has_shape and not shapes):
+            if keywords.is_scalar or (keywords.has_shape and not shapes):
                 continue  # the branches only restrict their siblings
             if len(present) != 1:
-                return self._union(both, present, nullable, level)
-            self._take(present[0], both)
-            both.unions.remove(union)
-            inner, inner_nullable = self._type(both, level)
+                return self._union(keywords, present, nullable, level)
+            self._collect(present[0], keywords)
+            keywords.unions.remove(union)
+            inner, inner_nullable = self._type(keywords, level)
             return inner, nullable or inner_nullable
-        if both.unreadable:
+        if keywords.unreadable:
             return Text(), True
-        types = types_of(both)
+        types = types_of(keywords)
         nullable |= types is not None and "null" in types
         types = None if types is None else types - {"null"}
         if types == {"integer", "number"}:
             types = {"number"}
         if types is None or len(types) != 1:
             return Text(), types is None or nullable
-        return self._node(types.pop(), both, level), nullable
+        return self._node(types.pop(), keywords, level), nullable
 
-    def _union(self, both: Keywords, branches: list[Subschema], nullable: bool, level: int) -> _Typed:
+    def _union(self, keywords: Keywords, branches: list[Subschema], nullable: bool, level: int) -> _Typed:
         read = [self._read([branch], level) for branch in branches]
         nodes = {node for node, _ in read}
         nullable |= any(null for _, null in read) or not read
         if nodes == {Scalar("long"), Scalar("double")}:
             nodes = {Scalar("double")}
-        return (nodes.pop() if len(nodes) == 1 and not both.has_shape else Text()), nullable
+        return (nodes.pop() if len(nodes) == 1 and not keywords.has_shape else Text()), nullable
 
-    def _node(self, kind: str, both: Keywords, level: int) -> JsonType:
+    def _node(self, kind: str, keywords: Keywords, level: int) -> JsonType:
         match kind:
             case "object":
-                return self._object(both, level)
+                return self._object(keywords, level)
             case "array":
-                return self._array(both, level)
+                return self._array(keywords, level)
             case "string":
-                known = [_FORMATS[name] for name in both.formats if name in _FORMATS]
+                known = [_FORMATS[name] for name in keywords.formats if name in _FORMATS]
                 return Scalar(known[0] if known else "string")
             case "integer":
-                beyond = any(not -MAX_LONG - 1 <= limit <= MAX_LONG for limit in both.limits)
+                beyond = any(not -MAX_LONG - 1 <= limit <= MAX_LONG for limit in keywords.limits)
                 return Scalar("decimal", 38, 0) if beyond else Scalar("long")
             case "number":
                 return Scalar("double")
@@ -182,29 +182,30 @@ class _Reader:
                 return Scalar("boolean")
         raise JsonSchemaError(f"JSON Schema has no type {kind!r}")
 
-    def _object(self, both: Keywords, level: int) -> JsonType:
-        if not both.properties:
-            inner = both.additional or (both.patterns if both.closed and len(both.patterns) == 1 else [])
-            if not inner or (both.patterns and both.additional):
+    def _object(self, keywords: Keywords, level: int) -> JsonType:
+        if not keywords.properties:
+            only_pattern = keywords.patterns if keywords.closed and len(keywords.patterns) == 1 else []
+            inner = keywords.additional or only_pattern
+            if not inner or (keywords.patterns and keywords.additional):
                 return Text()
             values, optional = self._read(inner, level + 2)
             return Text() if values == Text() else MapOf(values, optional)
-        names = column_names(both.properties)
+        names = column_names(keywords.properties)
         fields = []
-        for key, subschemas in both.properties.items():
+        for key, subschemas in keywords.properties.items():
             node, nullable = self._read(subschemas, level + 1)
             doc = next((doc for part in subschemas if (doc := doc_of(part.schema))), None)
             meaning = next((meaning for part in subschemas if (meaning := json_meaning(part.schema))), None)
             if meaning is not None:
                 doc = doc_with_meaning(None if doc == meaning else doc, meaning)
-            fields.append(Field(key, names[key], node, nullable or key not in both.required, doc))
-        return Struct(tuple(fields), open=not both.closed or bool(both.patterns))
+            fields.append(Field(key, names[key], node, nullable or key not in keywords.required, doc))
+        return Struct(tuple(fields), open=not keywords.closed or bool(keywords.patterns))
 
-    def _array(self, both: Keywords, level: int) -> JsonType:
-        if both.tuple_items:
-            types = {self._read([item], level + 2) for item in both.tuple_items + both.items}
-            is_open = not both.items and not both.items_closed  # further items may be anything
+    def _array(self, keywords: Keywords, level: int) -> JsonType:
+        if keywords.tuple_items:
+            types = {self._read([item], level + 2) for item in keywords.tuple_items + keywords.items}
+            is_open = not keywords.items and not keywords.items_closed  # further items may be anything
             if len(types) != 1 or is_open:
                 return Text()
             return ListOf(*types.pop())
-        return ListOf(*self._read(both.items, level + 2)) if both.items else ListOf(Text(), True)
+        return ListOf(*self._read(keywords.items, level + 2)) if keywords.items else ListOf(Text(), True)

@@ -81,7 +81,7 @@ class Keywords:
         )
 
 
-def note(subschema: Subschema, both: Keywords) -> None:
+def note(subschema: Subschema, keywords: Keywords) -> None:
     """Add the keywords of one subschema."""
     schema = subschema.schema
     if "type" in schema:
@@ -90,46 +90,47 @@ def note(subschema: Subschema, both: Keywords) -> None:
             raise JsonSchemaError(
                 f"a type is a string or a list of strings, not {str(schema['type'])[:60]!r}"
             )
-        both.types = _both_types(both.types, set(kinds))
-    both.nullable |= schema.get("nullable") is True
-    both.unreadable |= "$dynamicRef" in schema or "$recursiveRef" in schema
+        keywords.types = _both_types(keywords.types, set(kinds))
+    keywords.nullable |= schema.get("nullable") is True
+    keywords.unreadable |= "$dynamicRef" in schema or "$recursiveRef" in schema
     if isinstance(schema.get("format"), str):
-        both.formats.append(schema["format"])
+        keywords.formats.append(schema["format"])
     if isinstance(schema.get("enum"), list):
-        both.values.append(schema["enum"])
+        keywords.values.append(schema["enum"])
     if "const" in schema:
-        both.values.append([schema["const"]])
-    both.limits += [schema[k] for k in ("minimum", "maximum") if isinstance(schema.get(k), int | float)]
+        keywords.values.append([schema["const"]])
+    keywords.limits += [schema[k] for k in ("minimum", "maximum") if isinstance(schema.get(k), int | float)]
     for name, inner in _dict(schema, "properties"):
-        both.properties.setdefault(name, []).append(subschema.inner(inner))
-    both.required.update(name for name in list_of(schema, "required") if isinstance(name, str))
-    both.patterns += [subschema.inner(inner) for _, inner in _dict(schema, "patternProperties")]
-    both.additional_false |= schema.get("additionalProperties") is False
-    both.unevaluated_false |= schema.get("unevaluatedProperties") is False
+        keywords.properties.setdefault(name, []).append(subschema.inner(inner))
+    keywords.required.update(name for name in list_of(schema, "required") if isinstance(name, str))
+    keywords.patterns += [subschema.inner(inner) for _, inner in _dict(schema, "patternProperties")]
+    keywords.additional_false |= schema.get("additionalProperties") is False
+    keywords.unevaluated_false |= schema.get("unevaluatedProperties") is False
     evaluating = [schema.get(keyword) for keyword in ("additionalProperties", "unevaluatedProperties")]
-    both.additional_any |= any(value is True or isinstance(value, dict) for value in evaluating)
-    both.depends |= bool(_DEPENDENT.intersection(schema))
+    keywords.additional_any |= any(value is True or isinstance(value, dict) for value in evaluating)
+    keywords.depends |= bool(_DEPENDENT.intersection(schema))
     if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
-        both.additional.append(subschema.inner(schema["additionalProperties"]))
-    _note_items(subschema, both)
+        keywords.additional.append(subschema.inner(schema["additionalProperties"]))
+    _note_items(subschema, keywords)
     for keyword in ("oneOf", "anyOf"):
         if branches := list_of(schema, keyword):
-            both.unions.append([subschema.inner(branch) for branch in branches])
+            keywords.unions.append([subschema.inner(branch) for branch in branches])
 
 
-def _note_items(subschema: Subschema, both: Keywords) -> None:
+def _note_items(subschema: Subschema, keywords: Keywords) -> None:
     schema = subschema.schema
     items = schema.get("items")
     prefix = items if isinstance(items, list) else list_of(schema, "prefixItems")
     further = schema.get("additionalItems") if isinstance(items, list) else items
-    both.tuple_items += [subschema.inner(item) for item in prefix]
+    keywords.tuple_items += [subschema.inner(item) for item in prefix]
     if isinstance(further, dict):
-        both.items.append(subschema.inner(further))
+        keywords.items.append(subschema.inner(further))
     most = schema.get("maxItems")
-    both.items_false |= further is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
-    both.unevaluated_items_false |= schema.get("unevaluatedItems") is False
+    all_listed = bool(prefix) and isinstance(most, int) and most <= len(prefix)
+    keywords.items_false |= further is False or all_listed
+    keywords.unevaluated_items_false |= schema.get("unevaluatedItems") is False
     # ``contains`` evaluates the items that it matches.
-    both.items_any |= (
+    keywords.items_any |= (
         further is True or "contains" in schema or schema.get("unevaluatedItems") not in (None, False)
     )
 
@@ -144,15 +145,15 @@ def _both_types(types: set[str] | None, others: set[str]) -> set[str]:
     return shared
 
 
-def types_of(both: Keywords) -> set[str] | None:
+def types_of(keywords: Keywords) -> set[str] | None:
     """The types that a value may have; None if the keywords do not say."""
-    if both.types:
-        return both.types
-    if both.values:
-        return {_PYTHON_TYPES.get(type(value), "object") for value in both.values[0]} or None
-    if both.properties or both.patterns or both.additional:
+    if keywords.types:
+        return keywords.types
+    if keywords.values:
+        return {_PYTHON_TYPES.get(type(value), "object") for value in keywords.values[0]} or None
+    if keywords.properties or keywords.patterns or keywords.additional:
         return {"object"}
-    return {"array"} if both.items or both.tuple_items else None
+    return {"array"} if keywords.items or keywords.tuple_items else None
 
 
 def is_null(subschema: Subschema) -> bool:

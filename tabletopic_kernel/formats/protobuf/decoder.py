@@ -83,7 +83,7 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
     def _why_not_ours(self, body: bytes) -> tuple[str, str]:
         """The reason and message for a body that does not begin with our message's indexes."""
         try:
-            path, _ = read_header(body, 0)
+            path, _ = read_header(body)
         except ValueError as error:
             return "protobuf_frame", str(error)
         message = self._messages.get(header_of(path))

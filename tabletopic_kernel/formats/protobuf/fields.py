@@ -46,8 +46,8 @@ class SingleField:
 
     def sizes(self, raw: pa.Array) -> Sizes:
         sizes = self._column.sizes(raw)
-        each = self._tag + (prefixed(sizes) if self._column.has_prefix else sizes)
-        return each * valid(raw) if raw.null_count else each
+        fields = self._tag + (prefixed(sizes) if self._column.has_prefix else sizes)
+        return fields * valid(raw) if raw.null_count else fields
 
     def is_set(self, raw: pa.Array) -> Mask:
         return valid(raw)

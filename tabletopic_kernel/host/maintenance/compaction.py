@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
@@ -38,7 +36,7 @@ from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.group import Group
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, plan_compaction, rows_where
 from tabletopic_kernel.table.health import idle_because
-from tabletopic_kernel.table.sweep import remove_unsent
+from tabletopic_kernel.table.sweep import load_same, remove_unsent
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
@@ -172,28 +170,16 @@ class Compaction:
             raise failures[0]
 
     def _choose(self, table: Table) -> CompactionPlan:
-        fresh, request = self._load(table), self._request
+        fresh, request = load_same(table, self._services.catalog()), self._request
         where = rows_where(request.where, fresh.schema()) if request is not None else None
         plan = plan_compaction(fresh, where=where, due_only=request is None)
         reach(Step.COMPACT)
         return plan
 
-    def _load(self, table: Table) -> Table:
-        """The current table, from this thread's own catalog object."""
-        name = ".".join(table.name())
-        try:
-            with reachable("the catalog"):
-                fresh = self._services.catalog().load_table(table.name())
-        except NoSuchTableError as error:
-            raise StartOverError(f"the table {name} is gone") from error
-        if fresh.metadata.table_uuid != table.metadata.table_uuid:
-            raise StartOverError(f"the table {name} was replaced by another one")
-        return fresh
-
     def _rewrite(
         self, table: Table, group: Group, delete_files: frozenset[str], epoch: int
     ) -> CompactedBatch:
-        began, fresh = self._services.elapsed_ms(), self._load(table)
+        began, fresh = self._services.elapsed_ms(), load_same(table, self._services.catalog())
         task = RewriteTask(TopicTable(fresh).plan(), epoch, group.to_read(), group.files[0].partition)
         try:
             result = self._run_task(task)

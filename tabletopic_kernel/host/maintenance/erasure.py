@@ -65,8 +65,8 @@ class Erasure:
         finally:
             self._figures.update(deletion.done)
         yield from self._expiry.run()
-        gone = sorted(set(self._expiry.removed.paths) & deletion.held)
-        self._figures["gone"] = [file_name(path) for path in gone[:MOST_NAMES]]
+        erased = sorted(set(self._expiry.removed.paths) & deletion.held)
+        self._figures["gone"] = [file_name(path) for path in erased[:MOST_NAMES]]
         left = [*map(str, self._expiry.errors), *having(load_same(table, catalog()), where, others)]
         if letters is not None and owner.dead_letters.table is not None:
             letter_table = load_same(owner.dead_letters.table.table, catalog())

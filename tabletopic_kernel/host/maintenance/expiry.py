@@ -240,8 +240,8 @@ class Expiry:
             _LOG.warning("files that no snapshot needs stay for now: %s", error)
 
 
-def _logged(error: Exception, what: str) -> TableTopicError:
+def _logged(error: Exception, event: str) -> TableTopicError:
     """The error as a value; logged, if it is a bug."""
     if not isinstance(error, TableTopicError):
-        _LOG.error(what, exc_info=error)
+        _LOG.error(event, exc_info=error)
     return error_of(error)

@@ -50,12 +50,12 @@ class Deletion:
         """Delete them; ``others`` as in ``holders``. Raises OutdatedError if others bring ever more."""
         for _ in range(_TRIES):
             fresh = load_same(self._table, self._services.catalog())
-            found = holders(fresh, where, others, is_whole)
-            if not found:
+            matching = holders(fresh, where, others, is_whole)
+            if not matching:
                 return
-            self.held.update(each.file.file_path for each in found)
+            self.held.update(holder.file.file_path for holder in matching)
             try:
-                for part in in_rounds(found):
+                for part in in_rounds(matching):
                     yield from self._delete(part, where)
             except OutdatedError as error:
                 trouble: TableTopicError = error
@@ -64,7 +64,7 @@ class Deletion:
         raise trouble
 
     def _delete(self, part: list[Holder], where: BooleanExpression) -> Job:
-        by_file = {each.file.file_path: each.whole for each in part}
+        by_file = {holder.file.file_path: holder.whole for holder in part}
         batch = DeletingBatch(StagedOffsets({}, {}), (), 0, 0.0, where=where, holders=by_file)
         commit = yield self._ownership.ask(lambda _: self._ownership.stage(batch, at_once=True))
         yield commit

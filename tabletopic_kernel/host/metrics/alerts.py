@@ -36,13 +36,14 @@ def _began_or_rises(series: str, window: str) -> str:
     return f"increase({series}[{window}]) > 0 or ({series} unless {series} offset {window}) > 0"
 
 
-def _more_than(metric: str, labels: str, window: str) -> str:
-    """An expression for a count in the ledger: a host that takes over a topic shows it from the first scrape.
+def _rose(metric: str, labels: str) -> str:
+    """An expression for a count in the ledger that rose within 15 minutes.
 
-    So it is compared with what any host showed in the day before the window.
+    A host that takes over a topic shows the whole count from its first scrape on, so it is compared with what
+    any host showed in the day before.
     """
     now = f"max by ({labels}) ({metric})"
-    before = f"max by ({labels}) (max_over_time({metric}[1d] offset {window}))"
+    before = f"max by ({labels}) (max_over_time({metric}[1d] offset 15m))"
     return f"{now} - ({before} or {now} * 0) > 0"
 
 
@@ -130,7 +131,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TabletopicRecordsRefused",
-        f"sum by (job, topic) ({_more_than('tabletopic_refused_records_total', 'job, topic, reason', '15m')})"
+        f"sum by (job, topic) ({_rose('tabletopic_refused_records_total', 'job, topic, reason')})"
         " or sum by (job, topic) (delta(tabletopic_dead_letters[15m]) > 0)",
         "0m",
         "warning",
@@ -139,7 +140,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TabletopicRecordsLost",
-        _more_than("tabletopic_lost_records_total", "job, topic", "15m"),
+        _rose("tabletopic_lost_records_total", "job, topic"),
         "0m",
         "critical",
         "Retention deleted records before they were read, and `on_gap` let the topic continue",

@@ -98,7 +98,7 @@ class Runs:
 
     def end(self, at_ms: int, reason: str) -> list[Event]:
         """The events of runs that nobody has ended."""
-        return [each for topic in [*self._runs] for each in self._ended(topic, at_ms, "ABORT", reason)]
+        return [event for topic in [*self._runs] for event in self._ended(topic, at_ms, "ABORT", reason)]
 
     def _started(self, topic: str, at_ms: int, offsets: Mapping[int, int]) -> list[Event]:
         if topic in self._runs:  # the same host has taken it again

@@ -54,8 +54,8 @@ def compare(topic: str, last_records: LastRecords, broker: Broker) -> Comparison
 def compare_with(facts: TopicFacts, ledger: Ledger, broker: Broker) -> Comparison:
     """As ``compare``, also with the topic's first and end offsets, for a whole ledger."""
     last, first, end = ledger.last_records, facts.first, facts.end
-    there = {p: at for p, at in last.items() if p in end and first[p] <= at[0] < end[p]}
-    compared = compare(facts.topic, there, broker)
+    readable = {p: at for p, at in last.items() if p in end and first[p] <= at[0] < end[p]}
+    compared = compare(facts.topic, readable, broker)
     short = {p: end[p] for p, offset in ledger.next_offsets.items() if p in end and end[p] < offset}
     return Comparison(
         {p: min(at, short.get(p, at)) for p, at in {**short, **compared.other}.items()},

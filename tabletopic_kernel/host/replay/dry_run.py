@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 
@@ -29,10 +28,6 @@ class ReplayPlan:
     rows: int = 0
     stayed: dict[str, int] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return asdict(self)
 
 
 def plan_replay(

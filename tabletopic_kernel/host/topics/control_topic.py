@@ -85,7 +85,7 @@ class ControlLog:
     def _drop_producer(self, error: Exception) -> None:
         self.dropped += len(self._producer or ())
         self._producer = None
-        self._gate.met(error)
+        self._gate.note(error)
 
     def _new_producer(self) -> Producer:
         self._connection_errors.forget()

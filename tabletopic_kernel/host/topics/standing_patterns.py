@@ -131,9 +131,9 @@ class StandingPatterns:
     def _enable_new(self) -> None:
         """Enable the topics that match and were never handled; most looks find none, and ask one question."""
         broker, handled = self._services.broker, self._handled
-        there = broker.partition_counts()
-        handled.intersection_update(there)  # a topic that is deleted may come again
-        new = [name for name in there if name not in handled and self._pattern_of(name)]
+        topics = broker.partition_counts()
+        handled.intersection_update(topics)  # a topic that is deleted may come again
+        new = [name for name in topics if name not in handled and self._pattern_of(name)]
         if not new:
             return
         # In this order: a topic that is disabled between the two has its mark before.

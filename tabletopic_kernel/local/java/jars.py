@@ -16,7 +16,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,11 +73,11 @@ class Jars:
         return sorted((self.folder / configuration).glob("*.jar"))
 
 
-def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
+def cache_dir() -> Path:
     """The download cache: ``$TABLETOPIC_CACHE``, or below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    if chosen := variables.get("TABLETOPIC_CACHE"):
+    if chosen := os.environ.get("TABLETOPIC_CACHE"):
         return Path(chosen).expanduser().absolute()
-    base = variables.get("XDG_CACHE_HOME")
+    base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache").absolute() / "tabletopic"
 
 

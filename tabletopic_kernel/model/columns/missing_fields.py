@@ -24,9 +24,9 @@ def partial_versions(metadata: TableMetadata) -> dict[int, Leaves]:
     wanted = [_leaves(kind) for kind in _outermost(current.as_struct())]
     sources = {field.source_id for field in metadata.spec().fields}
     return {
-        old.schema_id: there
-        for old, there in ((each, _leaves(each.as_struct())) for each in metadata.schemas)
-        if any(there & inside and inside - there for inside in wanted)
+        old.schema_id: leaves
+        for old, leaves in ((schema, _leaves(schema.as_struct())) for schema in metadata.schemas)
+        if any(leaves & inside and inside - leaves for inside in wanted)
         and _only_gains(old.as_struct(), current.as_struct())
         and sources <= old.field_ids
     }

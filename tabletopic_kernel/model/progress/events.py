@@ -77,7 +77,7 @@ class Progress(_Model):
     outliers: dict[int, Outliers] = Field(default_factory=dict)
 
 
-_OF_LEDGER = tuple(Progress.model_fields.keys() & {each.name for each in fields(Ledger)} - {"topic"})
+_OF_LEDGER = tuple(Progress.model_fields.keys() & {field.name for field in fields(Ledger)} - {"topic"})
 
 
 def ledger_figures(ledger: Ledger) -> dict[str, object]:

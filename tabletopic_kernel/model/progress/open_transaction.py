@@ -33,13 +33,14 @@ class OpenTransaction:
 
 def waits_behind(transactions: Sequence[OpenTransaction]) -> str:
     """What waits behind transactions of a topic, and how to end it: librdkafka cannot ask who began them."""
-    oldest = min(transactions, key=lambda each: (each.since_ms is None, each.since_ms or 0))
+    oldest = min(transactions, key=lambda begun: (begun.since_ms is None, begun.since_ms or 0))
+    records = sum(transaction.records for transaction in transactions)
     since = ""
     if oldest.since_ms is not None:
         since = f" since {datetime.fromtimestamp(oldest.since_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     others = f" and {len(transactions) - 1} more partitions" if len(transactions) > 1 else ""
     return (
-        f"{sum(each.records for each in transactions):,} records wait behind an open transaction{since} "
+        f"{records:,} records wait behind an open transaction{since} "
         f"(partition {oldest.partition} from offset {oldest.offset:,}{others}) until its producer or "
         f"`transaction.timeout.ms` ends it. Its producer id: {oldest.command('describe-producers')}; "
         f"its transactional id: the same with `list`. If its producer is gone: {oldest.command('abort')}"

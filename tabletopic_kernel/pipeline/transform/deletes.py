@@ -76,11 +76,11 @@ def former_rows(events: pa.RecordBatch) -> tuple[np.ndarray, pa.RecordBatch]:
     """Updates whose change event has the row before: their indexes, and each as a delete of that row."""
     if not {OP, BEFORE} <= set(events.schema.names):
         return np.empty(0, np.int64), events.slice(0, 0)
-    updates = pc.and_(pc.equal(events.column(OP), "u"), events.column(BEFORE).is_valid())
-    chosen = np.flatnonzero(_mask(updates))
-    taken, index = events.take(pa.array(chosen)), events.schema.get_field_index(OP)
+    is_update = pc.and_(pc.equal(events.column(OP), "u"), events.column(BEFORE).is_valid())
+    chosen = np.flatnonzero(_mask(is_update))
+    updates, index = events.take(pa.array(chosen)), events.schema.get_field_index(OP)
     field = events.schema.field(index)
-    return chosen, taken.set_column(index, field, pa.repeat(pa.scalar("d", field.type), len(chosen)))
+    return chosen, updates.set_column(index, field, pa.repeat(pa.scalar("d", field.type), len(chosen)))
 
 
 def moved_keys(
@@ -121,8 +121,8 @@ class Followers:
     def begin(self, records: pa.RecordBatch) -> None:
         """The next batch."""
         partitions, keys = np.asarray(self._records.column("partition")), self._records.column("key")
-        found, from_end = np.unique(partitions[::-1], return_index=True)
-        for partition, at in zip(found.tolist(), (len(partitions) - 1 - from_end).tolist(), strict=True):
+        numbers, from_end = np.unique(partitions[::-1], return_index=True)
+        for partition, at in zip(numbers.tolist(), (len(partitions) - 1 - from_end).tolist(), strict=True):
             self._last[partition] = keys[at].as_py() if self._deletes[at] else None
         self._records, self._deletes = records, np.zeros(len(records), np.bool_)
 

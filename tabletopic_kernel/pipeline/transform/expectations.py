@@ -49,7 +49,7 @@ class Rules:
         self._topic, self._stops, self._is_worker = plan.topic, not plan.patient, is_worker
         self._text, self._schema = _select(self._rules), schema
         words = self._text.lower()
-        used = [one for one in schema.fields if one.name.replace('"', '""').lower() in words]
+        used = [column for column in schema.fields if column.name.replace('"', '""').lower() in words]
         self._columns, self._names = Schema(*used), [field.name for field in used]
 
     @cached_property

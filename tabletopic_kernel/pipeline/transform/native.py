@@ -188,7 +188,7 @@ def _without(rows: Rows, bad: dict[str, Mask]) -> Rows:
         Refused(int(rows.kept[at]), DOES_NOT_FIT, _explain([name for name in bad if bad[name][at]]))
         for at in np.flatnonzero(wrong).tolist()
     ]
-    every = sorted([*rows.refused, *refused], key=lambda one: one.index)
+    every = sorted([*rows.refused, *refused], key=lambda bad: bad.index)
     return Rows(columns, rows.kept[chosen], every, rows.passed_over)
 
 

@@ -32,10 +32,10 @@ def keys_and_times(
     keys = rows[KEY].cast(pa.large_binary()).to_pylist() if has_keys else [None] * len(rows)
     offsets, times = (pc.struct_field(rows[METADATA], name) for name in ("offset", "timestamp"))
     stamps = (None if us is None else us // 1000 for us in times.cast(pa.int64()).to_pylist())
-    found: dict[int, set[tuple[bytes | None, int | None]]] = {}
+    by_offset: dict[int, set[tuple[bytes | None, int | None]]] = {}
     for offset, *row in zip(offsets.to_pylist(), keys, stamps, strict=True):
-        found.setdefault(offset, set()).add((row[0], row[1]))  # with a marked one, there are two
-    return dict(sorted(found.items()))
+        by_offset.setdefault(offset, set()).add((row[0], row[1]))  # with a marked one, there are two
+    return dict(sorted(by_offset.items()))
 
 
 def without_rows(table: TopicTable, ledger: Ledger, lost: Lost) -> TableChange:

@@ -62,7 +62,7 @@ class LedgerTable:
             with reachable("the catalog"):
                 fresh = self.table.catalog.load_table(self.table.name())
         except NoSuchTableError as error:
-            raise self.gone() from error
+            raise self.gone_error() from error
         if fresh.metadata.table_uuid != uuid:
             raise ResumeError(f"the table {self.identifier} was replaced by another one; resume to adopt it")
         self.table = fresh
@@ -126,7 +126,7 @@ class LedgerTable:
             self._marked = metadata
         return self._marks.values()
 
-    def gone(self) -> ActionNeededError:
+    def gone_error(self) -> ActionNeededError:
         """The error of a table that is no longer in the catalog."""
         has_letters = DEAD_LETTERS_OF_PROPERTY in self.table.properties
         new = (

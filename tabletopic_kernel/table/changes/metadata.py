@@ -69,7 +69,7 @@ def commit_updates(
         locked = lock_trouble(error, table.table.catalog, table.table.name())
         raise locked or HeadMovedError(str(error)) from error
     except NoSuchTableError as error:  # since it was created or loaded
-        raise table.gone() from error
+        raise table.gone_error() from error
     table.reload()
 
 
@@ -89,7 +89,9 @@ def schema_updates(
     updates: tuple[TableUpdate, ...] = ()
     if schema is not None:
         key = table.table.schema().identifier_field_ids
-        kept = key if all(is_identifier(schema, each) for each in key) else []  # a part identifies no row
+        kept = (
+            key if all(is_identifier(schema, field_id) for field_id in key) else []
+        )  # a part identifies no row
         new = schema.model_copy(update={"schema_id": next_schema_id(table), "identifier_field_ids": kept})
         add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
         updates = (add, SetCurrentSchemaUpdate(schema_id=-1))

@@ -74,7 +74,7 @@ class OldRows:
 def old_rows(settings: TopicSettings, schema: Schema, spec: PartitionSpec, now_ms: int) -> OldRows | None:
     """What the settings keep no longer; None: they keep all. Raises ActionNeededError without such a column.
 
-    The bound is the begin of a day, or with less than two days of an hour: so a file is written anew at most
+    The bound is the start of a day, or with less than two days of an hour: so a file is written anew at most
     once in that time.
     """
     if settings.keep_ms is None:

@@ -108,17 +108,17 @@ def holding(
             others.add(file.file_path)
 
 
-def in_rounds(found: Sequence[Holder]) -> Iterator[list[Holder]]:
+def in_rounds(matching: Sequence[Holder]) -> Iterator[list[Holder]]:
     """The files of one commit each: all that go whole, and so many of the others."""
-    part, size = [each for each in found if each.whole], 0
-    for each in found:
-        if each.whole:
+    part, size = [holder for holder in matching if holder.whole], 0
+    for holder in matching:
+        if holder.whole:
             continue
-        if size and size + each.file.file_size_in_bytes > _ROUND_BYTES:
+        if size and size + holder.file.file_size_in_bytes > _ROUND_BYTES:
             yield part
             part, size = [], 0
-        part.append(each)
-        size += each.file.file_size_in_bytes
+        part.append(holder)
+        size += holder.file.file_size_in_bytes
     if part:
         yield part
 
@@ -177,7 +177,7 @@ def _of_file(table: Table, file: DataFile, where: BooleanExpression) -> Mask:
 
 
 def _names(schema: Schema, where: BooleanExpression) -> list[str]:
-    names = (schema.find_column_name(each) for each in extract_field_ids(bind(schema, where, True)))
+    names = (schema.find_column_name(field_id) for field_id in extract_field_ids(bind(schema, where, True)))
     return [name for name in names if name is not None]
 
 
@@ -230,7 +230,7 @@ class _Bytewise(BooleanExpressionVisitor[BooleanExpression]):
         is_uuid = hasattr(bound, "term") and isinstance(bound.term.ref().field.field_type, UUIDType)
         result: BooleanExpression = predicate
         if is_uuid and isinstance(bound, BoundSetPredicate):
-            result = type(predicate)(predicate.term, {_bytes(each.value) for each in bound.literals})
+            result = type(predicate)(predicate.term, {_bytes(literal.value) for literal in bound.literals})
         elif is_uuid and isinstance(bound, BoundLiteralPredicate):
             result = type(predicate)(predicate.term, _bytes(bound.literal.value))
         return result

@@ -39,21 +39,21 @@ def missing_files(table: Table, newest: int = _NEWEST) -> list[str]:
 def _faults(table: Table, snapshot: Snapshot, newest: int, known: dict[str, str | None]) -> list[str]:
     """The same for any snapshot; asks for no file that is ``known``, with its fault, and adds the others."""
 
-    def of(files: Mapping[str, int]) -> list[str]:
+    def faults_of(files: Mapping[str, int]) -> list[str]:
         new = {path: size for path, size in files.items() if path not in known}
         known.update(dict.fromkeys(new) | unreadable(table.io, new, lent=lends_keys(table)) if new else {})
         return [fault for path in files if (fault := known[path])]
 
-    if gone := of({snapshot.manifest_list: 0}):
-        return gone
+    if faults := faults_of({snapshot.manifest_list: 0}):
+        return faults
     files: dict[str, int] = {}
     with reachable("the storage", lent=lends_keys(table)):
-        manifests = sorted(snapshot.manifests(table.io), key=lambda one: -(one.sequence_number or 0))
-        if gone := of({manifest.manifest_path: manifest.manifest_length for manifest in manifests}):
-            return gone
+        manifests = sorted(snapshot.manifests(table.io), key=lambda file: -(file.sequence_number or 0))
+        if faults := faults_of({manifest.manifest_path: manifest.manifest_length for manifest in manifests}):
+            return faults
         while manifests and len(files) < newest:
             files |= next(iter(live_files(table.io, [manifests.pop(0)])))[1]
-    return of(dict(islice(files.items(), newest)))
+    return faults_of(dict(islice(files.items(), newest)))
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,9 @@ class WayBack:
         over = {snapshot.snapshot_id for snapshot in self.over}
 
         def choose(metadata: TableMetadata) -> list[int]:
-            gone = over - {ref.snapshot_id for ref in metadata.refs.values()}
-            return [one.snapshot_id for one in metadata.snapshots if one.snapshot_id in gone]
+            removable = over - {ref.snapshot_id for ref in metadata.refs.values()}
+            ids = (snapshot.snapshot_id for snapshot in metadata.snapshots)
+            return [snapshot_id for snapshot_id in ids if snapshot_id in removable]
 
         expire(self.table, planned, choose)
 

@@ -49,11 +49,11 @@ class Group:
 
     def replaced(self, moved: Sequence[MovedRows], known: frozenset[str]) -> Replaced:
         """What a commit must know of the files whose rows ``moved``; ``known``: the plan's delete files."""
-        gone = {rows.path for rows in moved}
+        moved_paths = {rows.path for rows in moved}
         applied = {
             delete.location: frozenset(delete.positions or ())
-            for path in gone & self.deletes.keys()
+            for path in moved_paths & self.deletes.keys()
             for delete in self.deletes[path].files
         }
-        files = tuple(file for file in self.files if file.file_path in gone)
+        files = tuple(file for file in self.files if file.file_path in moved_paths)
         return Replaced(files, known, tuple(moved), applied)

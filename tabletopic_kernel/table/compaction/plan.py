@@ -61,26 +61,6 @@ class CompactionPlan:
     left: dict[str, int] = field(default_factory=dict)
     refused: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary, with counts of files."""
-        groups = [
-            {
-                "partition": group.partition,
-                "files": len(group.files),
-                "rows": group.rows,
-                "deleted_rows": group.deleted_rows,
-                "bytes": group.bytes,
-            }
-            for group in self.groups
-        ]
-        return {
-            "files": self.files,
-            "delete_files": len(self.delete_files),
-            "groups": groups,
-            "left": self.left,
-            "refused": self.refused,
-        }
-
 
 def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:
     """A condition on the columns of a table; None for none. Raises as ``read_condition``."""
@@ -113,8 +93,9 @@ def plan_compaction(
     for (partition, _), files in sorted(chosen.items(), key=lambda item: item[0]):
         picked = chooser.pick(files, min_files if due_only else None)
         for packed in _packed(picked, max_bytes):
-            deletes = {each.file.file_path: each.deleted for each in packed if each.deleted.files}
-            group = Group(partition, tuple(each.file for each in packed), deletes)
+            with_deletes = [candidate for candidate in packed if candidate.deleted.files]
+            deletes = {candidate.file.file_path: candidate.deleted for candidate in with_deletes}
+            group = Group(partition, tuple(candidate.file for candidate in packed), deletes)
             is_any_use = len(group.files) > 1 or group.deleted_rows or chooser.is_partial(group.files[0])
             groups += [group] if is_any_use else []
     return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
@@ -235,10 +216,8 @@ class _Chooser:
         return next((reason for applies, reason in reasons if applies), None)
 
     def min_files(self, partitions: Iterable[Sequence[_Candidate]]) -> int:
-        due = [
-            _due([each for each in files if self._is_small(each.file)], self._target, SPREAD_FILES)
-            for files in partitions
-        ]
+        small = [[candidate for candidate in files if self._is_small(candidate.file)] for files in partitions]
+        due = [_due(files, self._target, SPREAD_FILES) for files in small]
         return SPREAD_FILES if sum(len(files) - 1 for files in due if files) >= SPREAD_SAVES else MIN_FILES
 
     def pick(self, files: Sequence[_Candidate], min_files: int | None) -> list[_Candidate]:

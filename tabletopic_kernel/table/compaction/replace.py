@@ -47,9 +47,9 @@ def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChan
         raise OutdatedError(f"the partitions of {name} were changed during the compaction")
     with reachable("the storage", lent=lends_keys(table)):
         head = Head(table)
-    if gone := [file for file in replaced.files if file.file_path not in head.paths]:
+    if missing := [file for file in replaced.files if file.file_path not in head.paths]:
         raise OutdatedError(
-            f"another program has rewritten or deleted {len(gone)} files of {name} during the compaction"
+            f"another program has rewritten or deleted {len(missing)} files of {name} during the compaction"
         )
     if head.has_twice:
         raise OutdatedError(f"another program has added files of {name} again during the compaction")

@@ -64,7 +64,7 @@ def reused_ids(table: TopicTable, topic: str, registry: Registry, settings: Topi
         except tuple(REASONS) as error:
             lines.append(f"id {key} as in the registry: {error}")
             continue
-        lines += [f"id {key} as in the registry: {each}" for each in change.changes]
+        lines += [f"id {key} as in the registry: {sentence}" for sentence in change.changes]
         lines += [
             f"id {key} as in the registry: refused: {name} {why}" for name, why in change.refused.items()
         ]

@@ -46,7 +46,7 @@ class TableDetail:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; snapshot ids are text, for JSON's sake."""
-        return asdict(self) | {"snapshots": [each.to_json() for each in self.snapshots]}
+        return asdict(self) | {"snapshots": [snapshot.to_json() for snapshot in self.snapshots]}
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ def detail_of(name: str, table: Table) -> TableDetail:
 
 def difference(name: str, table: Table, before: int, after: int) -> SnapshotDifference:
     """What is different in the snapshot ``after``; UsageError if the table lacks one."""
-    known = {each.snapshot_id: each for each in snapshots(table.metadata)}
+    known = {snapshot.snapshot_id: snapshot for snapshot in snapshots(table.metadata)}
     for wanted in (before, after):
         if wanted not in known:
             newest = ", ".join(map(str, [*known][:3])) or "none"
             raise UsageError(f"{name} has no snapshot {wanted}; its newest: {newest}")
     old, new, schemas = known[before], known[after], table.schemas()
     # Writers of the first format version may leave out a snapshot's schema.
-    sides = (schemas.get(each.table_schema_id or 0, table.schema()) for each in (old, new))
+    sides = (schemas.get(side.table_schema_id or 0, table.schema()) for side in (old, new))
     changes = schema_changes(*sides)
     return SnapshotDifference(name, old, new, new.rows - old.rows, new.files - old.files, changes)
 
@@ -114,8 +114,8 @@ def schema_changes(before: Schema, after: Schema) -> list[str]:
     ['drop b long', 'rename a to n', 'n: int becomes long', 'add c long']
     """
     old, new = _fields(before), _fields(after)
-    gone = (each for key, each in old.items() if key not in new)
-    changes = [f"drop {name} {spell(field.field_type)}" for name, field in gone]
+    dropped = (column for key, column in old.items() if key not in new)
+    changes = [f"drop {name} {spell(field.field_type)}" for name, field in dropped]
     for key, (name, field) in new.items():
         if key not in old:
             changes.append(f"add {name} {spell(field.field_type)}")

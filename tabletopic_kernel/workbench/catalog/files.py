@@ -79,21 +79,21 @@ def files_of(name: str, table: Table, limit: int) -> TableFiles:
     for file in data:
         groups.setdefault(place_of(file), []).append(file)
     partitions = [
-        TablePartition(place, sum(each.record_count for each in files), len(files), _bytes(files))
+        TablePartition(place, sum(file.record_count for file in files), len(files), _bytes(files))
         for place, files in groups.items()
     ]
     largest = sorted(every, key=lambda file: -file.file_size_in_bytes)[:limit]
     files = [
         TableFile(
-            each.file_path,
-            each.content.name.lower().replace("_", " "),
-            place_of(each),
-            each.record_count,
-            each.file_size_in_bytes,
+            file.file_path,
+            file.content.name.lower().replace("_", " "),
+            place_of(file),
+            file.record_count,
+            file.file_size_in_bytes,
         )
-        for each in largest
+        for file in largest
     ]
-    largest_partitions = sorted(partitions, key=lambda each: (-each.bytes, each.partition))[:limit]
+    largest_partitions = sorted(partitions, key=lambda place: (-place.bytes, place.partition))[:limit]
     columns = [_bounds(field, data) for field in table.schema().fields]
     return TableFiles(name, len(partitions), len(every), _bytes(every), largest_partitions, files, columns)
 

@@ -85,7 +85,7 @@ def _topics(workbench: Workbench, name: str) -> list[str]:
     read = {
         status.topic
         for status in workbench.statuses(desired)
-        if any(each["subject"] == name for each in status.schema_versions)
+        if any(version["subject"] == name for version in status.schema_versions)
     }
-    meant = {each for each, wanted in desired.items() if wanted.settings.value_subject == name}
+    meant = {topic for topic, wanted in desired.items() if wanted.settings.value_subject == name}
     return sorted({*named, *read, *meant})

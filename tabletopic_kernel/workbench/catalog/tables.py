@@ -59,7 +59,7 @@ class Tables:
         catalogs = self._catalogs()
         listed, errors = catalogs.listed()
         tables = []
-        for other, name in sorted(listed, key=lambda each: (each[0] or "", each[1])):
+        for other, name in sorted(listed, key=lambda place: (place[0] or "", place[1])):
             parts = (".".join(name[:-1]), name[-1])
             spelled = _spelled(parts if other is None else (other, *parts))
             tables.append(CatalogTable(other or catalogs.default, *parts, spelled))

@@ -146,10 +146,10 @@ class ServerSections:
         answers = self._answers(server.section, typed)
         left = [key for key, value in typed.items() if value is None]
         text = with_properties(self._text, server, answers, secrets_too=secrets_too, elsewhere=left)
-        code, had = (code_of(from_file(self._file, self._file.parent, each)) for each in (text, self._text))
-        if fresh := [name for name in code if code[name] != had.get(name)]:
+        code, known = (code_of(from_file(self._file, self._file.parent, toml)) for toml in (text, self._text))
+        if chosen := [name for name in code if code[name] != known.get(name)]:
             raise UsageError(
-                f"{', '.join(fresh)} can run code: write it into {self._file} yourself, and run "
+                f"{', '.join(chosen)} can run code: write it into {self._file} yourself, and run "
                 "`tabletopic trust`"
             )
         return text
@@ -195,7 +195,9 @@ def _way_of(ways: tuple[Way, ...], now: Mapping[str, str]) -> int | None:
         for at, way in enumerate(ways)
         if bool(way.fixed or way.questions) == bool(named)
         and all(named.get(key) == value for key, value in way.fixed.items())
-        and all(each.key in named for each in way.questions if not (each.optional or each.secret))
+        and all(
+            question.key in named for question in way.questions if not (question.optional or question.secret)
+        )
     }
     return max(fits, key=lambda at: fits[at], default=None)
 

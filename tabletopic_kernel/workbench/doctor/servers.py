@@ -133,7 +133,7 @@ def _try_storage(servers: Servers, name: str | None) -> str:
             "nothing to do; `tabletopic enable` checks that it can write there",
             "warn",
         )
-    within_limit(lambda: try_folder(place), what="the storage", at=place.location)
+    within_limit(lambda: try_folder(place), system="the storage", at=place.location)
     return f"{place.location}: write, read, delete"
 
 
@@ -217,10 +217,10 @@ def logs(servers: Servers) -> str:
 
     broker = _open_broker(servers.kafka)
     topics = read_desired(broker) if SETTINGS_TOPIC in broker.topics() else {}
-    other, gone, until = list[str](), list[str](), time.monotonic() + _COUNTING_S
-    compared, there = 0, broker.partition_counts()
+    other, unproved, until = list[str](), list[str](), time.monotonic() + _COUNTING_S
+    compared, partitions = 0, broker.partition_counts()
     for topic, desired in topics.items():
-        if topic not in there:  # `status` says that it was deleted; it has no log to compare
+        if topic not in partitions:  # `status` says that it was deleted; it has no log to compare
             continue
         name, identifier = desired.settings.catalog, table_identifier(topic, desired.settings)
         table = TopicTable.load(open_impatient(servers.catalog_of(name)), identifier, topic)
@@ -230,7 +230,7 @@ def logs(servers: Servers) -> str:
             other += [
                 f"{topic} partition {p} from offset {at} or before" for p, at in comparison.other.items()
             ]
-            gone += [f"{topic} partition {p} at offset {at}" for p, at in comparison.gone.items()]
+            unproved += [f"{topic} partition {p} at offset {at}" for p, at in comparison.gone.items()]
         if time.monotonic() > until:
             break
     if other:
@@ -238,5 +238,5 @@ def logs(servers: Servers) -> str:
         raise Failed(f"the log was cut after records were committed: {', '.join(other)}", remedy)
     if not compared:
         return "no table topic has committed records yet"
-    trusted = f"; gone by retention or compaction, so trusted: {', '.join(gone)}" if gone else ""
+    trusted = f"; gone by retention or compaction, so trusted: {', '.join(unproved)}" if unproved else ""
     return f"they have what was committed{trusted}"

@@ -1,34 +1,24 @@
-"""Records of a topic, decoded by the pipeline; and settings that the newest record suggests.
+"""Records of a topic, decoded by the pipeline.
 
-``search.py`` looks for records, ``fates.py`` says what became of them.
+``search.py`` looks for records, ``fates.py`` says what became of them, ``newest.py`` which settings fit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.formats import wire
-from tabletopic_kernel.formats.json.text import JsonTextError, parse
 from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, SchemaKey
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID, OTHER_MESSAGE
-from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.sinks import Memory, Rejections, StagedRows
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
 from tabletopic_kernel.table.draft import Draft, ValuesDraft, try_records
-from tabletopic_kernel.workbench.peek.change_events import SAMPLE, advice
-
-# Records read per partition: Debezium sends a record without a value after each delete.
-_RECORDS: Final = 3
-_LONGEST: Final = 300  # characters of an error
 
 
 @dataclass(frozen=True)
@@ -79,16 +69,6 @@ class PeekedRecord:
     headers: list[dict[str, Any]] = field(default_factory=list)
     fate: Fate | None = None
     schema: WrittenBy | None = None
-
-
-def peek(
-    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
-) -> list[PeekedRecord]:
-    """The ``count`` newest committed records of all partitions, newest first, decoded with the settings."""
-    from tabletopic_kernel.workbench.peek.search import look  # noqa: PLC0415 - it needs this module
-    from tabletopic_kernel.workbench.peek.wanted import Search  # noqa: PLC0415
-
-    return look(topic, settings, broker, registry, Search(limit=count))
 
 
 def decoded(
@@ -164,64 +144,3 @@ def _as_dicts(records: pa.RecordBatch) -> list[dict[str, Any]]:
 def _unwrapped(key: dict[str, Any] | None) -> Any:
     """The key's record, or its value if its schema is not a record."""
     return key[VALUE] if key is not None and list(key) == [VALUE] else key
-
-
-def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> list[str]:
-    """Whether the newest record with a value would become a row of a new table; a message if not, and advice.
-
-    It has the reason, and the setting that may be wrong. Raises UsageError if the record's Protobuf message
-    is not the first in the file: the table would have the first, which may only be a part of it.
-    """
-    count = SAMPLE if settings.transform == "flatten_debezium" else _RECORDS
-    records = peek(topic, settings, broker, registry, count)
-    shown = advice(records, settings)
-    newest = next((record for record in records if record.raw is not None), None)
-    if newest is None:
-        return shown
-    reason, _, detail = (newest.error or "").partition(": ")
-    named = settings.value_message is not None or settings.value_format != "by_schema_id"
-    if reason == OTHER_MESSAGE and not named:
-        raise UsageError(
-            f"the schema of {topic} has several messages, and the newest record is not the first: {detail}"
-        )
-    remedy = _remedy(newest, settings)
-    if newest.error is None and remedy is None:
-        return shown
-    name = f"the newest record (partition {newest.partition}, offset {newest.offset})"
-    problem = f"{name} cannot become a row: {newest.error[:_LONGEST]}" if newest.error else name
-    return [f"{problem}; {remedy}" if remedy else problem, *shown]
-
-
-def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
-    """Advice on the setting that fits the value better; None if there is none."""
-    raw = record.raw or b""
-    begins_with_id = len(raw) > wire.PREFIX_BYTES and raw[0] == wire.MAGIC
-    if settings.value_format == "by_schema_id":
-        is_bare = record.error is not None and record.error.startswith(NO_SCHEMA_ID)
-        return f"its value is {_form(raw)}" if is_bare else None
-    if begins_with_id and (record.error is not None or settings.value_format == "string"):
-        number = int.from_bytes(raw[1 : wire.PREFIX_BYTES], "big")
-        return f"its value seems to begin with schema id {number}: if so, set value_format = by_schema_id"
-    return None
-
-
-def _form(raw: bytes) -> str:
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        return (
-            "not text: if all values follow one known schema without its id, set value_format = "
-            "by_latest_schema, otherwise raw"
-        )
-    try:
-        parse(raw)
-    except (JsonTextError, RecursionError):
-        return (
-            "plain text: set value_format = string"
-            if text.isprintable()
-            else "text with control characters: set value_format = raw"
-        )
-    return (
-        "JSON without a schema id: set value_format = json, or by_latest_schema if the registry has the "
-        "schema of all records"
-    )

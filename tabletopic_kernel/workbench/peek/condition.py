@@ -74,12 +74,12 @@ class Condition:
         if self._where is None or not mask.any():
             return mask
         columns = kafka_columns(records, ("header", "metadata"), "raw") | {KEY: self._in_table(keys)}
-        found = np.zeros(len(records), np.bool_)
+        matching = np.zeros(len(records), np.bool_)
         for positions, values in self._groups(records):
             chosen = pa.array(positions)
             kafka = {name: column.take(chosen) for name, column in columns.items()}
-            found[positions[self._true({**values, **kafka}, len(positions))]] = True
-        return mask & found
+            matching[positions[self._true({**values, **kafka}, len(positions))]] = True
+        return mask & matching
 
     @property
     def _reads_keys(self) -> bool:

@@ -73,8 +73,8 @@ class Erasure:
 
 
 @dataclass(frozen=True)
-class FoundLetters:
-    """Dead letters to erase: a condition on their table, None for none, and their number."""
+class LettersToErase:
+    """A condition on the dead letters' table, None for none, and the number of letters."""
 
     where: str | None
     letters: int
@@ -84,7 +84,7 @@ class FoundLetters:
 def plan_erasure(
     topic: str,
     table: TopicTable,
-    found: FoundLetters,
+    matching: LettersToErase,
     where: str,
     kafka: InKafka,
 ) -> Erasure:
@@ -97,16 +97,16 @@ def plan_erasure(
     with reachable("the storage", lent=lends_keys(current)):
         rows = current.scan(row_filter=condition).count() if files else 0
     metadata = current.metadata
-    gone = to_expire(metadata, ONLY_NAMED, now_ms())
+    expiring = to_expire(metadata, ONLY_NAMED, now_ms())
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in ("main", TAG)}
     return Erasure(
         topic,
         table.identifier,
         rows,
         len(files),
-        found.letters,
-        found.undecoded,
-        len(gone),
+        matching.letters,
+        matching.undecoded,
+        len(expiring),
         list(having(current, condition, others, named)),
         kafka,
     )
@@ -119,38 +119,39 @@ def find_letters(
     letters: LetterTable,
     where: str,
     more: str | None,
-) -> FoundLetters:
+) -> LettersToErase:
     """The letters that can be decoded and match ``where``, as in ``peek``, and those that match ``more``."""
     named = dead_letters_where(more)
     if not letters.load() or letters.table is None:
-        return FoundLetters(None, 0, 0)
+        return LettersToErase(None, 0, 0)
     condition = Condition(where, None, topic, settings, registry)
     failed = Condition(f"{ERROR} IS NOT NULL", None, topic, settings, registry)
-    found, undecoded = set[Place](), set[Place]()
+    matching, undecoded = set[Place](), set[Place]()
     for task in letters.tasks(AlwaysTrue()):
-        found |= set(places_of(letters.read(task, named))) if more is not None else set()
+        matching |= set(places_of(letters.read(task, named))) if more is not None else set()
         for batch in records_of(letters.read(task, AlwaysTrue())):
             undecoded |= set(places_of(batch, np.flatnonzero(failed.matches(batch))))
-            found |= set(places_of(batch, np.flatnonzero(condition.matches(batch))))
-    if len(found) > _MOST_LETTERS:
+            matching |= set(places_of(batch, np.flatnonzero(condition.matches(batch))))
+    if len(matching) > _MOST_LETTERS:
         raise UsageError(
-            f"{len(found):,} dead letters match: first drop them with `tabletopic letters {topic} --drop`"
+            f"{len(matching):,} dead letters match: first drop them with `tabletopic letters {topic} --drop`"
         )
     offsets: dict[int, list[int]] = {}
-    for partition, offset in sorted(found):
+    for partition, offset in sorted(matching):
         offsets.setdefault(partition, []).append(offset)
     texts = (f"(partition = {p} and offset in ({', '.join(map(str, at))}))" for p, at in offsets.items())
-    return FoundLetters(" or ".join(texts) or None, len(found), len(undecoded - found))
+    return LettersToErase(" or ".join(texts) or None, len(matching), len(undecoded - matching))
 
 
 def in_kafka(topic: str, settings: TopicSettings, broker: Broker, registry: Registry, where: str) -> InKafka:
     """Matching records of the topic, from its oldest; bounded as a ``peek``."""
     try:
-        found = look(topic, settings, broker, registry, Search(start="oldest", where=where, limit=_MOST))
+        records = look(topic, settings, broker, registry, Search(start="oldest", where=where, limit=_MOST))
     except TableTopicError as error:
         return InKafka(note=f"the topic was not searched: {error}")
     offsets: dict[int, list[int]] = {}
-    for record in found:
+    for record in records:
         offsets.setdefault(record.partition, []).append(record.offset)
-    note = f"`{found.looked.command(topic)}` reads on" if found.looked.go_on else ""
-    return InKafka(offsets, found.looked.looked, found.looked.records, note)
+    looked = records.looked
+    note = f"`{looked.command(topic)}` reads on" if looked.go_on else ""
+    return InKafka(offsets, looked.looked, looked.records, note)

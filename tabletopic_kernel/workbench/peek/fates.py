@@ -94,7 +94,7 @@ class Facts:
             read = {"snapshot_id": str(commit.snapshot_id), "at_ms": commit.at_ms}
         has_row = self.rows is not None and place in self.rows
         if has_row and not (place in self.letters and _is_reused(place, self.ledger)):
-            is_replayed = len({each.ledger.replay_id for each in self.commits[index or 0 :]}) > 1
+            is_replayed = len({commit.ledger.replay_id for commit in self.commits[index or 0 :]}) > 1
             other = ", or of a later replay" if is_replayed else ""
             other += ", or of an earlier log's record" if _is_reused(place, self.ledger) else ""
             return Fate("row", f"row {of}{other}", **read)
@@ -146,8 +146,8 @@ def fates(
     doubtful = [n for n, place in enumerate(places) if facts.fate(place).kind == "deleted"]
     if doubtful:
         draft = TopicDraft(table, topic, tolerant(settings, table.table.schema()), registry)
-        gone = "it was skipped" if settings.errors == "skip" else "its dead letter is gone"
-        tried, staged = _tried(records.take(pa.array(doubtful)), draft, gone)
+        past = "it was skipped" if settings.errors == "skip" else "its dead letter is gone"
+        tried, staged = _tried(records.take(pa.array(doubtful)), draft, past)
         newer = _newer(table.table, settings.key or (KEY,), staged) if settings.mode == "upsert" else {}
         facts = replace(facts, tried=tried, newer=newer)
     return [facts.fate(place) for place in places]
@@ -162,7 +162,9 @@ def _commits(table: Table) -> list[Commit]:
     head = table.metadata.current_snapshot()
     snapshots = list(ancestors_of(head, table.metadata)) if head else []
     ledgers = ((snapshot, ledger_of(snapshot)) for snapshot in reversed(snapshots))
-    return [Commit(each.snapshot_id, each.timestamp_ms, ledger) for each, ledger in ledgers if ledger]
+    return [
+        Commit(snapshot.snapshot_id, snapshot.timestamp_ms, ledger) for snapshot, ledger in ledgers if ledger
+    ]
 
 
 def _rows(table: Table, places: set[Place]) -> set[Place] | None:
@@ -172,11 +174,11 @@ def _rows(table: Table, places: set[Place]) -> set[Place] | None:
         return set()
     offsets = pa.array(sorted({offset for _, offset in places}), pa.int64())
     wanted = among(places, f"{METADATA}.partition", f"{METADATA}.offset")
-    found: set[Place] = set()
+    present: set[Place] = set()
     for rows in _read(table, wanted, (METADATA,)):
-        is_one = pc.is_in(pc.struct_field(rows[METADATA], "offset"), offsets)
-        found |= {_place(each) for each in rows[METADATA].filter(is_one).to_pylist()}
-    return found & places
+        has_offset = pc.is_in(pc.struct_field(rows[METADATA], "offset"), offsets)
+        present |= {_place(metadata) for metadata in rows[METADATA].filter(has_offset).to_pylist()}
+    return present & places
 
 
 def _letters(letters: LetterTable, places: set[Place]) -> dict[Place, tuple[str, str]]:
@@ -192,15 +194,15 @@ def _letters(letters: LetterTable, places: set[Place]) -> dict[Place, tuple[str,
 def among(places: Iterable[Place], partition: str, offset: str) -> BooleanExpression:
     """A range of each partition, with these places."""
     offsets: dict[int, list[int]] = {}
-    for p, each in places:
-        offsets.setdefault(p, []).append(each)
+    for p, at in places:
+        offsets.setdefault(p, []).append(at)
     parts: list[BooleanExpression] = [
         And(
             EqualTo(term=partition, value=p),
-            GreaterThanOrEqual(term=offset, value=min(those)),
-            LessThanOrEqual(term=offset, value=max(those)),
+            GreaterThanOrEqual(term=offset, value=min(of_partition)),
+            LessThanOrEqual(term=offset, value=max(of_partition)),
         )
-        for p, those in offsets.items()
+        for p, of_partition in offsets.items()
     ]
     return parts[0] if len(parts) == 1 else Or(*parts)
 
@@ -214,9 +216,9 @@ def _read(table: Table, planned: BooleanExpression, names: Sequence[str]) -> Ite
 
 
 def _tried(
-    records: pa.RecordBatch, draft: TopicDraft, gone: str
+    records: pa.RecordBatch, draft: TopicDraft, past: str
 ) -> tuple[dict[Place, str], list[pa.RecordBatch]]:
-    """What records become by the settings of now, and the rows; those without a value apart."""
+    """What records become by the current settings, and the rows; those without a value apart."""
     tried: dict[Place, str] = {}
     rows: list[pa.RecordBatch] = []
     has_value = records.column("value").is_valid()
@@ -230,7 +232,7 @@ def _tried(
         for refused in memory.refused:
             for index, n in enumerate(refused.positions.tolist()):
                 why = f"{refused.reason(index)}: {refused.message(index)}"
-                tried[places[n]] = f"{gone}; it cannot become one because {why}"
+                tried[places[n]] = f"{past}; it cannot become one because {why}"
     return tried, rows
 
 
@@ -284,5 +286,5 @@ def with_fates(
         notes = (*records.looked.notes, f"what became of them is unknown: {error}")
         return Records(records, replace(records.looked, notes=notes), records.batch)
     pairs = zip(records, known, strict=False)
-    found = [replace(record, fate=fate) for record, fate in pairs]
-    return Records([*found, *records[len(found) :]], records.looked, records.batch)
+    explained = [replace(record, fate=fate) for record, fate in pairs]
+    return Records([*explained, *records[len(explained) :]], records.looked, records.batch)

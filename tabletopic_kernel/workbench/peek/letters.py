@@ -78,10 +78,10 @@ def read_letters(
         if limit:
             newest = _newest(rows if newest is None else pa.concat_batches([newest, rows]), limit)
     step = _step(groups.values())
-    found = [replace(group, counts=_by(step, group.counts.items())) for group in groups.values()]
-    found.sort(key=lambda group: (-group.letters, group.reason))
+    by_step = [replace(group, counts=_by(step, group.counts.items())) for group in groups.values()]
+    by_step.sort(key=lambda group: (-group.letters, group.reason))
     records = _whole(letters, condition, newest, topic, settings, registry) if newest is not None else []
-    return Letters(topic, letters.name, sum(group.letters for group in found), step, found, records)
+    return Letters(topic, letters.name, sum(group.letters for group in by_step), step, by_step, records)
 
 
 def _scan(letters: LetterTable, where: BooleanExpression, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -106,21 +106,21 @@ def _groups(rows: pa.RecordBatch) -> Iterator[LetterGroup]:
     times = _times(rows)
     for reason in rows.column("reason").unique().to_pylist():
         chosen = np.flatnonzero(pc.equal(rows.column("reason"), reason).to_numpy(zero_copy_only=False))
-        those = times[chosen]
-        message = rows.column("message")[int(chosen[those.argmax()])].as_py()
-        hours, counts = np.unique(those // _HOUR_MS * _HOUR_MS, return_counts=True)
+        at_ms = times[chosen]
+        message = rows.column("message")[int(chosen[at_ms.argmax()])].as_py()
+        hours, counts = np.unique(at_ms // _HOUR_MS * _HOUR_MS, return_counts=True)
         by_hour = dict(zip(hours.tolist(), counts.tolist(), strict=True))
-        yield LetterGroup(reason, len(those), int(those.min()), int(those.max()), by_hour, message)
+        yield LetterGroup(reason, len(at_ms), int(at_ms.min()), int(at_ms.max()), by_hour, message)
 
 
-def _merged(one: LetterGroup, other: LetterGroup) -> LetterGroup:
-    newer = max(one, other, key=lambda group: group.last_ms)
+def _merged(group: LetterGroup, other: LetterGroup) -> LetterGroup:
+    newer = max(group, other, key=lambda merged: merged.last_ms)
     return LetterGroup(
-        one.reason,
-        one.letters + other.letters,
-        min(one.first_ms, other.first_ms),
+        group.reason,
+        group.letters + other.letters,
+        min(group.first_ms, other.first_ms),
         newer.last_ms,
-        _by(_HOUR_MS, [*one.counts.items(), *other.counts.items()]),
+        _by(_HOUR_MS, [*group.counts.items(), *other.counts.items()]),
         newer.message,
     )
 
@@ -154,8 +154,8 @@ def _whole(
     parts = [batch.filter(pa.array([place in order for place in places_of(batch)])) for batch in scan]
     if not parts:  # all have been replayed or dropped by now
         return []
-    found = pa.Table.from_batches(parts)
-    records = [record for batch in records_of(found) for record in decoded(batch, topic, settings, registry)]
+    whole = pa.Table.from_batches(parts)
+    records = [record for batch in records_of(whole) for record in decoded(batch, topic, settings, registry)]
     fates = {
         (row["partition"], row["offset"]): Fate(
             "dead_letter",

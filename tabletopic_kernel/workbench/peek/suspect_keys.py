@@ -76,10 +76,10 @@ def _by_key(records: Iterable[PeekedRecord]) -> list[SuspectKey]:
         key = json.dumps(_key_of(record), default=str)
         counts[key] += 1
         newest[key] = max(newest.get(key, record), record, key=_moment)
-    found = [
+    suspects = [
         SuspectKey(_key_of(last), counts[key], last.partition, last.offset) for key, last in newest.items()
     ]
-    return sorted(found, key=lambda suspect: (-suspect.letters, str(suspect.key)))
+    return sorted(suspects, key=lambda suspect: (-suspect.letters, str(suspect.key)))
 
 
 def _moment(record: PeekedRecord) -> tuple[int, int, int]:

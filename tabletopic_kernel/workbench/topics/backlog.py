@@ -169,7 +169,7 @@ def _counted(sample: Memory, writer: DataFileWriter) -> _Counts:
     for staged in sample.staged:
         table = pa.Table.from_batches([staged.rows])
         for key, rows in divided(table, writer.metadata.spec(), writer.schema) if len(table) else ():
-            counts[tuple(one.value for one in key.field_values) if key else ()] += len(rows)
+            counts[tuple(field.value for field in key.field_values) if key else ()] += len(rows)
     return counts
 
 

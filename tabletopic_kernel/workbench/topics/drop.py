@@ -46,17 +46,16 @@ def drop(topic: TableTopic, table: str | None, bench: Workbench, *, dry_run: boo
     desired = bench.desired_topics().get(topic.name)
     settings = _settings(topic, table, desired, bench)
     if dry_run:
-        plans = [plan_drop(each, name) for name, each in _tables(topic.name, settings, bench).items()]
+        plans = [plan_drop(loaded, name) for name, loaded in _tables(topic.name, settings, bench).items()]
         return Drop(topic.name, desired is not None, plans)
     name = in_sql(table_identifier(topic.name, settings), settings.catalog)
     again = f"tabletopic drop {topic.name} --table {name} --yes"
     _release(topic, bench, again, is_enabled=desired is not None)
     catalog = bench.open_catalog(settings.catalog)
-    claimed = [
-        claim_table(each, name, catalog) for name, each in _tables(topic.name, settings, bench).items()
-    ]
+    tables = _tables(topic.name, settings, bench)
+    claimed = [claim_table(loaded, name, catalog) for name, loaded in tables.items()]
     # The letters first: a table without its letters can be dropped again, letters without a table cannot.
-    done = [drop_table(each, catalog) for each in reversed(claimed)]
+    done = [drop_table(claim, catalog) for claim in reversed(claimed)]
     return Drop(topic.name, desired is not None, done[::-1], done=True)
 
 
@@ -85,7 +84,7 @@ def _tables(topic: str, settings: TopicSettings, bench: Workbench) -> dict[str, 
     table, letters = TopicTable.load(catalog, identifier, topic), LetterTable(catalog, identifier, topic)
     letters.load()
     loaded = ((identifier, table), (dead_letter_identifier(identifier), letters.table))
-    return {in_sql(name, settings.catalog): each.table for name, each in loaded if each is not None}
+    return {in_sql(name, settings.catalog): found.table for name, found in loaded if found is not None}
 
 
 def _release(topic: TableTopic, bench: Workbench, again: str, *, is_enabled: bool) -> None:

@@ -122,11 +122,11 @@ class LiveReads:
         if not enabled and is_other_value(have, want):
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
         rows = pa.Table.from_batches([staged.rows for staged in memory.staged], file_schema(have))
-        gone = None
+        replaced = None
         if settings.mode == "upsert":
             upsert = Upsert(settings, (), (), frozenset(result.unavailable))
             head = with_columns_of(table.table, draft.draft.table)
-            rows, gone = applied(head, upsert, ledger, rows, memory.deleted)
+            rows, replaced = applied(head, upsert, ledger, rows, memory.deleted)
         live = LiveRead(
             table_to,
             read.reached,
@@ -137,7 +137,7 @@ class LiveReads:
             sum(facts.end[p] - offset for p, offset in read.reached.items()),
             read.cut_by,
         )
-        return Tail(as_table(rows, have, want), live, gone)
+        return Tail(as_table(rows, have, want), live, replaced)
 
     def _draft(self, table: TopicTable, topic: str, settings: TopicSettings) -> TopicDraft:
         """A draft of the table; kept while table and settings stay: it knows what the registry said."""

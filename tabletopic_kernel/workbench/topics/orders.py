@@ -114,7 +114,7 @@ class Orders:
         desired = _desired(self.name, chosen, "on")
         if pattern is not None:
             desired = desired.model_copy(update={"requested_by": f"the pattern {pattern}"})
-            return self.change_desired(lambda now: now or desired)
+            return self.change_desired(lambda current: current or desired)
         write_desired(bench.broker, self.name, desired)
         return desired
 
@@ -135,11 +135,11 @@ class Orders:
             return before
         self._planned(chosen, desired_topics).check()
 
-        def change(now: DesiredTopic) -> DesiredTopic:
-            newest = altered(self.name, now.settings, wanted)
+        def change(current: DesiredTopic) -> DesiredTopic:
+            newest = altered(self.name, current.settings, wanted)
             if newest != chosen:  # somebody else changed other settings meanwhile
                 self._planned(newest, desired_topics).check()
-            return _desired(self.name, newest, now.run)
+            return _desired(self.name, newest, current.run)
 
         return self._change(change)
 
@@ -151,9 +151,11 @@ class Orders:
         schema = self._workbench.registry.by_id(schema_id if registry_id is None else registry_id)
         answer = AcceptedText(schema_id, int(schema.id), schema.fingerprint)
 
-        def change(now: DesiredTopic) -> DesiredTopic:
-            answers = (*now.settings.accepted_texts, str(answer))
-            return _desired(self.name, altered(self.name, now.settings, {"accepted_texts": answers}), now.run)
+        def change(current: DesiredTopic) -> DesiredTopic:
+            answers = (*current.settings.accepted_texts, str(answer))
+            return _desired(
+                self.name, altered(self.name, current.settings, {"accepted_texts": answers}), current.run
+            )
 
         self._change(change)
         return schema
@@ -169,26 +171,28 @@ class Orders:
 
     def pause(self) -> DesiredTopic:
         """Pause reading; staged files are committed first. The topic stays enabled."""
-        return self._change(lambda now: _desired(self.name, now.settings, "paused"))
+        return self._change(lambda current: _desired(self.name, current.settings, "paused"))
 
     def resume(self, on_truncation: str | None = None) -> DesiredTopic:
         """Resume after a pause, or after fixing the cause of a failure; optionally with another setting."""
         wanted = {} if on_truncation is None else {"on_truncation": on_truncation}
-        return self._change(lambda now: _desired(self.name, altered(self.name, now.settings, wanted), "on"))
+        return self._change(
+            lambda current: _desired(self.name, altered(self.name, current.settings, wanted), "on")
+        )
 
     def commit(self) -> None:
         """Ask the host to commit what the topic contains now, before it is due."""
-        self._change(lambda now: now.model_copy(update={"commit_asked_ms": now_ms()}))
+        self._change(lambda current: current.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def _change(self, change: Callable[[DesiredTopic], DesiredTopic]) -> DesiredTopic:
         """Change the desired state despite concurrent changes; UsageError if one disabled the topic."""
 
-        def change_enabled(now: DesiredTopic | None) -> DesiredTopic:
-            if now is None:  # ignore our own superseded message
+        def change_enabled(current: DesiredTopic | None) -> DesiredTopic:
+            if current is None:  # ignore our own superseded message
                 others = self._workbench.desired_topics()
                 others.pop(self.name, None)
                 return self.desired_state(others)
-            return change(now)
+            return change(current)
 
         return self.change_desired(change_enabled)
 

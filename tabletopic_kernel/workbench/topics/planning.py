@@ -36,7 +36,6 @@ from tabletopic_kernel.table.schemas.registered import (
     key_subject,
 )
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench.peek import check_newest
 from tabletopic_kernel.workbench.plan import ColumnChange, Plan, PlanColumn
 from tabletopic_kernel.workbench.topics.backlog import Layout, backlog, try_rules
 from tabletopic_kernel.workbench.topics.upserts import check_upsert_topic
@@ -98,6 +97,8 @@ def plan_enable(
         key = newest_key_type(topic, settings, registry)
         if table is None:
             if candidate is None:
+                from tabletopic_kernel.workbench.peek.newest import check_newest  # noqa: PLC0415 - DuckDB
+
                 plan.notes += check_newest(topic, settings, broker, registry)
             layout = _plan_new(plan, columns, key, origin, settings, facts)
             schema, former = (layout[0] if layout else None), {}

@@ -1,7 +1,7 @@
 """Rebase: a table continues with a copy of its topic, on another cluster or re-created, at its offsets.
 
 Why this is safe: offsets mean nothing in a copy, so none is calculated. The last committed records of each
-partition, as rows, must be in the copy, decoded with the settings and registry of now: equal in all columns,
+partition, as rows, must be in the copy, decoded with today's settings and registry: equal in all columns,
 in their order, without others between them, in one place only. The new offsets are one claim on the ledger
 that was compared (I3): if the former cluster's host commits before, it is refused; after it, that host (I5).
 """
@@ -186,19 +186,19 @@ class _Search:
         if oldest >= 0:
             start = self.broker.offsets_at(self.facts.topic, [partition], oldest)[partition]
         copy: list[_Record] = []
-        limit, found = min(end, start + _FAR), (-1, 0)
+        limit, place, compared = min(end, start + _FAR), -1, 0
         for position in range(start, limit, _READ):
             # Behind the place, only the last record is looked for: it may have been copied twice.
-            only = last[-1].timestamp if found[1] else None
+            only = last[-1].timestamp if compared else None
             copy += _records(self._copied(partition, position, min(limit, position + _READ), only))
             equal = [_equal(copy, index, last) for index in range(len(copy))] if only is None else []
             for index, count in enumerate(equal):
-                if not found[1] and (count == len(last) or (start == first and count == index + 1)):
-                    found = index, count
-            if found[1] and any(record.equals(last[-1]) for record in copy[found[0] + 1 :]):
+                if not compared and (count == len(last) or (start == first and count == index + 1)):
+                    place, compared = index, count
+            if compared and any(record.equals(last[-1]) for record in copy[place + 1 :]):
                 raise self._unlike(partition, "its last record is there more than once")
-        if found[1]:
-            return copy[found[0]].offset + 1, found[1]
+        if compared:
+            return copy[place].offset + 1, compared
         most = max((_equal(copy, index, last) for index in range(len(copy))), default=0)
         raise self._unlike(
             partition,

@@ -95,7 +95,7 @@ class RecordRequests(Requests):
         dead_letters_where(where)
         self._check_acts(desired)
         request = ReplayRequest(**self._stamp(), where=where)
-        self._change(lambda now: now.model_copy(update={"replay": request}))
+        self._change(lambda current: current.model_copy(update={"replay": request}))
         return request
 
     def plan_replay(self, where: str | None = None) -> ReplayPlan:
@@ -133,14 +133,15 @@ class RecordRequests(Requests):
 
         ``letters``: a condition on the dead letters' columns, for more of them. None: it takes longer.
         """
-        plan, found = self._erasure(where, letters)
-        about = {"letters": found} if found is not None else {}
+        plan, condition = self._erasure(where, letters)
+        about = {"letters": condition} if condition is not None else {}
         answers = self._done("erase", timeout_s, where, by=user_name(), **about)
         if answers and self.name in self._workbench.desired_topics():  # the condition may name a person
             self._change(_without_erasure)
         return replace(plan, done=answers[-1]) if answers else None
 
     def _erasure(self, where: str, more: str | None) -> tuple[Erasure, str | None]:
+        """The plan, and the condition on the dead letters that it erases."""
         from tabletopic_kernel.table.dead_letters import LetterTable  # noqa: PLC0415
         from tabletopic_kernel.workbench.peek.erasure import find_letters, in_kafka, plan_erasure  # noqa: PLC0415
 
@@ -150,11 +151,11 @@ class RecordRequests(Requests):
         letters = LetterTable(
             bench.open_catalog(settings.catalog), table_identifier(self.name, settings), self.name
         )
-        found = find_letters(self.name, settings, bench.registry, letters, where, more)
+        to_erase = find_letters(self.name, settings, bench.registry, letters, where, more)
         kafka = in_kafka(self.name, settings, bench.broker, bench.registry, where)
-        return plan_erasure(self.name, table, found, where, kafka), found.where
+        return plan_erasure(self.name, table, to_erase, where, kafka), to_erase.where
 
 
-def _without_erasure(now: DesiredTopic) -> DesiredTopic:
-    is_erasure = now.maintenance is not None and now.maintenance.work == "erase"
-    return now.model_copy(update={"maintenance": None}) if is_erasure else now
+def _without_erasure(current: DesiredTopic) -> DesiredTopic:
+    is_erasure = current.maintenance is not None and current.maintenance.work == "erase"
+    return current.model_copy(update={"maintenance": None}) if is_erasure else current

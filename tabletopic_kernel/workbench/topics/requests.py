@@ -125,7 +125,7 @@ class Requests(Orders):
     def _requested(self, desired: DesiredTopic, **about: Any) -> MaintenanceRequest:
         self._check_acts(desired)
         request = MaintenanceRequest(**self._stamp(), **about)
-        self._change(lambda now: now.model_copy(update={"maintenance": request}))
+        self._change(lambda current: current.model_copy(update={"maintenance": request}))
         return request
 
     def _settings(self) -> TopicSettings:

@@ -80,5 +80,5 @@ class TopicStatus:
         for name in ("next_offsets", "end_offsets", "lost", "outliers"):
             plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
         plain["error_kind"] = self.error_kind and self.error_kind.model_dump()
-        plain["outliers"] = {p: Outliers(*each)._asdict() for p, each in plain["outliers"].items()}
+        plain["outliers"] = {p: Outliers(*fields)._asdict() for p, fields in plain["outliers"].items()}
         return plain

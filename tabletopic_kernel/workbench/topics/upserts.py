@@ -25,7 +25,6 @@ from tabletopic_kernel.model.columns.upsert_columns import Former, check_upsert,
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.registered import key_subject
-from tabletopic_kernel.workbench import peek
 
 _RECORDS: Final = 20  # newest ones whose keys are looked at
 _NOTE: Final = (
@@ -86,12 +85,14 @@ def _sent_as_null(schema: Schema | None, settings: TopicSettings) -> list[str]:
 
 def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> None:
     """Check that the Kafka keys are there, and that equal ones have equal values in the table."""
+    from tabletopic_kernel.workbench.peek import newest  # noqa: PLC0415 - DuckDB, where it is needed
+
     if not settings.has_typed_keys and registry.latest(key_subject(topic)) is not None:
         raise UsageError(
             f"the keys of {topic} name a schema ({key_subject(topic)}), so equal ones may differ in bytes: "
             "set --key-format by_schema_id, or name columns with --key"
         )
-    keys = [record.key for record in peek.peek(topic, settings, broker, registry, _RECORDS)]
+    keys = [record.key for record in newest.newest_records(topic, settings, broker, registry, _RECORDS)]
     if keys and all(key is None for key in keys):
         raise UsageError(
             f"the newest records of {topic} have no keys: name columns of their values with --key"

@@ -120,7 +120,7 @@ def test_nothing_piles_up(catalog: Catalog) -> None:
         locations.add(table.metadata_location)
     gc.collect()
     assert set(tables._known) & locations == {table.metadata_location}
-    texts = {id(one) for one in table.metadata.snapshots}
+    texts = {id(snapshot) for snapshot in table.metadata.snapshots}
     assert len(texts) == 5
     assert texts <= set(tables._texts)
     del table

@@ -109,7 +109,7 @@ class Bench:
 
     def watch(self, host: Any, address: Address) -> HostWatch:
         """With servers that all answer."""
-        broker = SimpleNamespace(end_offsets=lambda topics: {one: {0: 1} for one in topics})
+        broker = SimpleNamespace(end_offsets=lambda topics: {topic: {0: 1} for topic in topics})
         return HostWatch(host, cast(Any, broker), lambda: None, lambda *_: None, {None: "lake"}, address)
 
 

@@ -70,13 +70,13 @@ class Jupyter:
     def children(self) -> dict[str, psutil.Process]:
         """Its child processes that are ours, by purpose."""
         found = {}
-        for one in psutil.Process(self.process.pid).children():
+        for child in psutil.Process(self.process.pid).children():
             words: list[str] = []
             with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended since
-                words = one.cmdline()
+                words = child.cmdline()
             for name in ("serve", "tabletopic_kernel.faces.live_dashboard"):
                 if name in words:
-                    found[name.rsplit(".", 1)[-1]] = one
+                    found[name.rsplit(".", 1)[-1]] = child
         return found
 
 

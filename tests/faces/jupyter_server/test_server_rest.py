@@ -357,7 +357,7 @@ def test_the_form_knows_every_setting(live: LiveServer) -> None:
     """Each has a description, and a default as the workbench has it."""
     properties = live.api("GET", "settings-schema").json["properties"]
     assert properties.keys() == TopicSettings.model_fields.keys()
-    assert all(one["description"] for one in properties.values())
+    assert all(property_["description"] for property_ in properties.values())
     assert properties["commit_interval_ms"]["default"] == TopicSettings().commit_interval_ms
 
 

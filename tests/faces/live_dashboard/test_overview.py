@@ -33,7 +33,7 @@ def test_a_row_has_the_record_s_numbers(view: View) -> None:
     (table,) = made.select(TopicTable)
     assert [one["topic"] for one in table.all["rows"]] == ["clicks", "orders", "views"]
     sources = list(made.get_root().select({"type": ColumnDataSource}))
-    lines = next(one.data for one in sources if "line0" in one.data)
+    lines = next(source.data for source in sources if "line0" in source.data)
     assert (lines["line0"][-1], lines["line1"][-1], lines["line2"][-1]) == (40, 40, 7)
     assert summary(view) == (
         "3 table topics: 1 running, 1 failed, 1 no host. Lag 87 records. Hosts: vm-1 runs 2."

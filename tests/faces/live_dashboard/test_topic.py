@@ -50,9 +50,9 @@ def test_plots_have_the_record_s_numbers(view: View) -> None:
     headings = re.findall("<h2>(.*?)</h2>", texts(made))
     plots = list(made.get_root().select({"type": Plot}))
     assert len(plots) == 8
-    for one in plots:
-        assert one.html_attributes["role"] == "figure"
-        (name,) = re.findall(r"^Plot: (.*)\. The text before it", one.html_attributes["aria-label"])
+    for plot in plots:
+        assert plot.html_attributes["role"] == "figure"
+        (name,) = re.findall(r"^Plot: (.*)\. The text before it", plot.html_attributes["aria-label"])
         assert name in headings
 
 

@@ -50,7 +50,9 @@ def test_the_first_cells_run_in_an_empty_folder(tmp_path: Path, class_archive: N
 
         # As another JupyterLab starts it: nothing of this environment is on the path.
         (install,) = (
-            one for one in blocks("docs/tutorial/jupyterlab.md", "console") if "ipykernel install" in one
+            block
+            for block in blocks("docs/tutorial/jupyterlab.md", "console")
+            if "ipykernel install" in block
         )
         program, *words = shlex.split(install.removeprefix("$ "))
         assert program == "python"

@@ -426,7 +426,7 @@ def test_queries_are_in_the_history(
 def test_completion(shell: InteractiveShell, text: str, some: set[str], others: set[str]) -> None:
     """What may stand at the cursor, and nothing else; what is inserted fits what is there."""
     with provisionalcompleter():
-        found = {one.text.split("-")[-1] if "commit-i" in text else one.text for one in
+        found = {completion.text.split("-")[-1] if "commit-i" in text else completion.text for completion in
                  shell.Completer.completions(text, len(text))}  # fmt: skip
     ends = {one.removeprefix("web.") for one in found} | found
     assert some <= ends
@@ -451,7 +451,7 @@ def test_tables_are_completed_in_sql(shell: InteractiveShell, bench: FakeWorkben
             "rows = %lake --live FROM cl",
         ):
             assert "clicks" in {one.text for one in shell.Completer.completions(text, len(text))}
-        assert "print" in {one.text for one in shell.Completer.completions("prin", 4)}
+        assert "print" in {completion.text for completion in shell.Completer.completions("prin", 4)}
 
 
 def test_a_broker_that_is_away_spoils_no_completion(shell: InteractiveShell, bench: FakeWorkbench) -> None:
@@ -462,7 +462,7 @@ def test_a_broker_that_is_away_spoils_no_completion(shell: InteractiveShell, ben
 
     bench.kafka_topics = away  # type: ignore[method-assign]
     with provisionalcompleter():
-        found = [one.text for one in shell.Completer.completions("%topic peek ", 12)]
+        found = [completion.text for completion in shell.Completer.completions("%topic peek ", 12)]
     assert "clicks" not in found
 
 

@@ -390,7 +390,7 @@ def test_every_face_has_its_operations() -> None:
         ]
         assert len(set(spelled)) == len(spelled)
     served = {endpoint.name: endpoint.route for endpoint in ENDPOINTS}
-    assert all(served[one.name] == one.route for one in OPERATIONS if one.route)
+    assert all(served[operation.name] == operation.route for operation in OPERATIONS if operation.route)
     verbs = sum(verb in vars(handler) for _, handler in ROUTES for verb in ("get", "put", "post", "delete"))
     assert verbs == len(ENDPOINTS) == len(served)
     words = [*WORDS, *(alias for word in WORDS.values() for alias in word.aliases)]
@@ -427,7 +427,7 @@ def test_completion_knows_what_names_an_argument() -> None:
     """The parser of a word keeps it."""
     parser = make_parser()
     words = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
-    (topic,) = [one for one in words.choices["peek"]._actions if not one.option_strings]
+    (topic,) = [action for action in words.choices["peek"]._actions if not action.option_strings]
     assert topic.names == "topics"
 
 

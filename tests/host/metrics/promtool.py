@@ -84,7 +84,7 @@ def firing(cases: Iterable[Case], folder: Path) -> dict[str, set[str]]:
                 "input_series": [
                     {"series": labelled(key), "values": _written(values)} for key, values in series.items()
                 ],
-                "alert_rule_test": [{"eval_time": at, "alertname": one.name} for one in ALERTS],
+                "alert_rule_test": [{"eval_time": at, "alertname": alert.name} for alert in ALERTS],
             }
         )
     file = folder / "alerts.test.yml"

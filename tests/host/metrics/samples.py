@@ -100,7 +100,9 @@ class Rig:
 
     def value(self, line: str) -> float | None:
         """The value of a sample, by its name and labels as written."""
-        found = [one.rpartition(" ")[2] for one in self.text().splitlines() if one.startswith(f"{line} ")]
+        found = [
+            sample.rpartition(" ")[2] for sample in self.text().splitlines() if sample.startswith(f"{line} ")
+        ]
         return float(found[0]) if found else None
 
 

@@ -57,7 +57,7 @@ def calm(host: str = "h1") -> dict[str, Values]:
         **{of_host(UP, host, server=one): steady(1) for one in ("broker", "registry", "catalog")},
         **{of_host(SECONDS, host, le=bound): commits for bound in ("1", "30", "60", "+Inf")},
         **{of_topic(name, host): steady(value) for name, value in of_topics.items()},
-        **{of_topic("state", host, state=one): steady(one == "running") for one in SHOWN_STATES},
+        **{of_topic("state", host, state=state): steady(state == "running") for state in SHOWN_STATES},
         of_topic(REFUSED, host, reason="bad_schema"): steady(5),
         of_topic(FAILURES, host, kind="commit"): steady(2),
     }
@@ -129,7 +129,7 @@ def test_each_rule_fires_when_it_must_and_no_other(tmp_path: Path) -> None:
     """Each alert has a case in which it fires; in the calm and after short trouble none does."""
     found = firing(CASES, tmp_path)
     assert found == {case.name: case.fires for case in CASES}
-    assert set().union(*found.values()) == {one.name for one in ALERTS}
+    assert set().union(*found.values()) == {alert.name for alert in ALERTS}
 
 
 def test_promtool_finds_no_fault_in_rules_and_metrics() -> None:

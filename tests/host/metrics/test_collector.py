@@ -64,7 +64,7 @@ def test_a_scrape_is_what_prometheus_reads() -> None:
     """Its own parser takes it; metrics are there, a hundred topics are 200 KB, names end in units."""
     rig = full_rig(3)
     families = {one.name: one for one in text_string_to_metric_families(rig.text())}
-    assert list(families) == [one.name for one in METRICS]
+    assert list(families) == [metric.name for metric in METRICS]
     for one in METRICS:
         family = families[one.name]
         assert family.type == one.kind
@@ -137,7 +137,7 @@ def test_partitions_and_reasons_are_bounded() -> None:
     assert rig.value("tabletopic_hidden_partitions") == len(many)
     assert rig.text().count("tabletopic_partition_lag_records{") == 1
     rig = Rig(record(refused={f"r{number:02}": 1 for number in range(30)} | {"a" * 500: 1}))
-    lines = [one for one in rig.text().splitlines() if one.startswith("tabletopic_refused_records_total{")]
+    lines = [line for line in rig.text().splitlines() if line.startswith("tabletopic_refused_records_total{")]
     assert len(lines) == 11
     assert lines[-1] == 'tabletopic_refused_records_total{reason="other",topic="clicks"} 21.0'
     assert max(map(len, lines)) < 140

@@ -41,7 +41,7 @@ def heard(*told: events.ControlEvent) -> list[dict[str, Any]]:
 def ranges(event: dict[str, Any]) -> list[tuple[int, int]]:
     """The offsets of an event's input, by partition."""
     partitions = event["inputs"][0]["facets"]["tabletopic_offsets"]["partitions"]
-    return [(each["from"], each["next"]) for each in partitions]
+    return [(partition["from"], partition["next"]) for partition in partitions]
 
 
 def test_commits_within_the_interval_are_one_event() -> None:
@@ -82,7 +82,7 @@ def test_each_event_has_the_form_of_the_specification() -> None:
         assert event["eventTime"].endswith("+00:00")
         assert event["job"]["name"] == "clicks"
         holders = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
-        for facets in (each.get(kind, {}) for each in holders for kind in ("facets", "outputFacets")):
+        for facets in (holder.get(kind, {}) for holder in holders for kind in ("facets", "outputFacets")):
             assert all({"_producer", "_schemaURL"} <= {*facet} for facet in facets.values())
 
 

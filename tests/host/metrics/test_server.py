@@ -129,7 +129,7 @@ def test_each_catalog_has_a_value_of_its_own(watched: Watched) -> None:
 
     def ups() -> dict[str, float]:
         lines = watched.get("/metrics")[2].splitlines()
-        found = [one for one in lines if one.startswith('tabletopic_server_up{catalog="')]
+        found = [line for line in lines if line.startswith('tabletopic_server_up{catalog="')]
         return {one.split('"')[1]: float(one.split()[-1]) for one in found if 'server="catalog"' in one}
 
     watched.ask()

@@ -48,13 +48,13 @@ class Footers:
                 if not chunk.is_stats_set:
                     unknown.add(key)
                     continue
-                said = chunk.statistics
-                if said.has_null_count:
-                    nulls[key] = nulls.get(key, 0) + said.null_count
-                if not column.bounds or not said.has_min_max:
+                statistics = chunk.statistics
+                if statistics.has_null_count:
+                    nulls[key] = nulls.get(key, 0) + statistics.null_count
+                if not column.bounds or not statistics.has_min_max:
                     continue
                 try:
-                    low, high = column.ends(said)
+                    low, high = column.ends(statistics)
                 except pa.ArrowNotImplementedError:
                     unknown.add(key)
                     continue
@@ -94,15 +94,15 @@ class _Column:
         self._length = mode.length
         self._truncated = _TRUNCATED.get(type(kind))
 
-    def ends(self, said: pq.Statistics) -> tuple[Any, Any]:
+    def ends(self, statistics: pq.Statistics) -> tuple[Any, Any]:
         """The least and the greatest value of a column chunk."""
-        if self._is_bytes or (self._is_decimal and said.physical_type == "FIXED_LEN_BYTE_ARRAY"):
-            return said.min, said.max
+        if self._is_bytes or (self._is_decimal and statistics.physical_type == "FIXED_LEN_BYTE_ARRAY"):
+            return statistics.min, statistics.max
         if self._is_decimal:
-            return unscaled_to_decimal(said.min_raw, self._scale), unscaled_to_decimal(
-                said.max_raw, self._scale
+            return unscaled_to_decimal(statistics.min_raw, self._scale), unscaled_to_decimal(
+                statistics.max_raw, self._scale
             )
-        return said.min_raw, said.max_raw
+        return statistics.min_raw, statistics.max_raw
 
     def lower(self, value: Any) -> bytes:
         """The lower bound in a manifest."""

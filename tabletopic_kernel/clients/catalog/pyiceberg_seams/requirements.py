@@ -33,14 +33,14 @@ class _Same(update.AssertTableUUID):
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as its base
         super().validate(base_metadata)
-        for (what, ids), known in self._known:
-            if base_metadata is not None and frozenset(ids(base_metadata)) != known:
-                raise CommitFailedException(f"Requirement failed: {what} concurrently")
+        for (change, ids), ids_seen in self._known:
+            if base_metadata is not None and frozenset(ids(base_metadata)) != ids_seen:
+                raise CommitFailedException(f"Requirement failed: {change} concurrently")
 
 
 def _same(metadata: TableMetadata, *watched: _Watched) -> _Same:
     same = _Same(uuid=metadata.table_uuid)
-    same._known = [((what, ids), frozenset(ids(metadata))) for what, ids in watched]
+    same._known = [((change, ids), frozenset(ids(metadata))) for change, ids in watched]
     return same
 
 

@@ -53,7 +53,7 @@ class CommitAnswer(CommitTableResponse):
         lends = isinstance(text, str) and any(name in text for name in _LENT)
         if isinstance(text, str) and not lends and location and location == answer.metadata_location:
             members = text.rstrip().removesuffix("}")
-            metadata = ref(answer.metadata, lambda gone: _forget(location, gone))
+            metadata = ref(answer.metadata, lambda dead: _forget(location, dead))
             _known[location] = _Known(metadata, len(members), _digest(members))
         return answer
 
@@ -100,7 +100,7 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode()).digest()
 
 
-def _forget(location: str, gone: ref[TableMetadata]) -> None:
+def _forget(location: str, dead: ref[TableMetadata]) -> None:
     commit = _known.get(location)
-    if commit is not None and commit.metadata is gone:
+    if commit is not None and commit.metadata is dead:
         _known.pop(location, None)

@@ -170,8 +170,9 @@ class ChangeSnapshot(_OverwriteFiles):
         least = len(sizes) + 1 - min(append._min_count_to_merge, _MOST_MANIFESTS)
         small = set(files_to_merge(sizes, least=least, ratio=_MUCH_LARGER))
         merging = _ManifestMergeManager(append._target_size_bytes, 2, append._merge_enabled, self)
-        merged = merging.merge_manifests([each for each in manifests if each.manifest_path in small])
-        return [*merged, *(each for each in manifests if each.manifest_path not in small)]
+        to_merge = [manifest for manifest in manifests if manifest.manifest_path in small]
+        others = [manifest for manifest in manifests if manifest.manifest_path not in small]
+        return [*merging.merge_manifests(to_merge), *others]
 
     def _with_deletes(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Delete manifests of a spec, with the added files in one that replaces those with removed files."""

@@ -32,9 +32,13 @@ def info(call: Call, as_json: Json = False) -> None:
         screen.show_json(servers)
         return
     catalog, others = servers["catalog"], servers["catalogs"]
-    properties = [servers["kafka"], servers["registry"], *(each["properties"] for each in (catalog, *others))]
+    properties = [
+        servers["kafka"],
+        servers["registry"],
+        *(section["properties"] for section in (catalog, *others)),
+    ]
     kafka, registry, own, *further = (
-        {key: mask_property(key, value) for key, value in each.items()} for each in properties
+        {key: mask_property(key, value) for key, value in section.items()} for section in properties
     )
     facts = {"bootstrap servers": servers["bootstrap_servers"]}
     facts |= _indented(kafka, "bootstrap.servers", "metadata.broker.list")
@@ -84,8 +88,11 @@ def addresses(call: Call, hosts: list[str]) -> dict[str, Any]:
     servers = call.workbench.servers
     kafka = servers.kafka
     catalog, *others = (
-        {"name": each["name"], "properties": {key: value for key, value in each.items() if key != "name"}}
-        for each in servers.all_catalogs
+        {
+            "name": section["name"],
+            "properties": {key: value for key, value in section.items() if key != "name"},
+        }
+        for section in servers.all_catalogs
     )
     return {
         "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),

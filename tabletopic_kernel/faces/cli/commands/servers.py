@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _POLL_S = 2.0
 
 
-def _port(what: str) -> Option:
+def _port(help_text: str) -> Option:
     text = "a free port, kept for later starts"
-    return Option(what, metavar="PORT", least=1, most=65_535, default_text=text)
+    return Option(help_text, metavar="PORT", least=1, most=65_535, default_text=text)
 
 
 def up(

@@ -36,18 +36,15 @@ def chart(kept: Kept, selection: Selection, data: Mapping[str, Any], desk: Desk)
         spec = _spec(kinds[x], names[x], None if y is None else names[y])
 
         def sql(source: str, named: Sequence[str]) -> str:
-            how = spec["encoding"]["y"]["title"].partition("(")[0]
-            value = "count(*)" if y is None else f"{how}({named[y]})"
-            also = "AND" if selection.filters else "WHERE"
-            where = f"{selection.where(named, kinds)} {also} {named[x]} IS NOT NULL".strip()
-            best = (
-                f"y DESC NULLS LAST LIMIT {_BARS}"
-                if spec["mark"] == "bar" and not is_numeric(kinds[x])
-                else "x"
-            )
+            aggregate = spec["encoding"]["y"]["title"].partition("(")[0]
+            value = "count(*)" if y is None else f"{aggregate}({named[y]})"
+            keyword = "AND" if selection.filters else "WHERE"
+            where = f"{selection.where(named, kinds)} {keyword} {named[x]} IS NOT NULL".strip()
+            is_ranked = spec["mark"] == "bar" and not is_numeric(kinds[x])
+            order = f"y DESC NULLS LAST LIMIT {_BARS}" if is_ranked else "x"
             return (
                 f"SELECT {group.format(named[x])} AS x, CAST({value} AS DOUBLE) AS y\n"
-                f"FROM {source}\n{where}\nGROUP BY 1 ORDER BY {best}"
+                f"FROM {source}\n{where}\nGROUP BY 1 ORDER BY {order}"
             )
 
         points = connection.execute(sql("t", inner)).to_arrow_table().to_pylist()
@@ -82,7 +79,7 @@ def _group(connection: duckdb.DuckDBPyConnection, kind: str, x: str, where: str)
         group = "CAST({} AS TIMESTAMP)"
         if distinct > _MOST_GROUPS:
             width = (greatest - least) / _MOST_GROUPS
-            seconds = next((one for one in _WIDTHS_S if one >= width), _WIDTHS_S[-1])
+            seconds = next((width_s for width_s in _WIDTHS_S if width_s >= width), _WIDTHS_S[-1])
             group = f"time_bucket(to_seconds({seconds}), {group})"
         return f"strftime({group}, '%Y-%m-%dT%H:%M:%S.%gZ')"
     if distinct <= _BINS:
@@ -115,15 +112,14 @@ def _code(query: Query, sql: str, spec: Mapping[str, Any]) -> str | None:
     if query.at is not None and not isinstance(query.at, str | int):
         return None
     quoted = sql.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    named = {"params": query.names, "frames": query.frames}
-    more = [f"at={query.at!r}"] if query.at is not None else []
-    for argument, names in named.items():
+    variables = {"params": query.names, "frames": query.frames}
+    arguments = [f", at={query.at!r}"] if query.at is not None else []
+    for argument, names in variables.items():
         pairs = ", ".join(f'"{name}": {name}' for name in names)
-        more += [f"{argument}={{{pairs}}}"] if names else []
-    more += ["live=True"] if query.live else []
-    arguments = "".join(f", {one}" for one in more)
+        arguments += [f", {argument}={{{pairs}}}"] if names else []
+    arguments += [", live=True"] if query.live else []
     return (
-        f'points = workbench.query("""\n{quoted}\n"""{arguments}).rows.to_pylist()\n'
+        f'points = workbench.query("""\n{quoted}\n"""{"".join(arguments)}).rows.to_pylist()\n'
         f"chart = {spec!r}\n"
         f'display({{"{MIME}": {{**chart, "data": {{"values": points}}}}}}, raw=True)'
     )

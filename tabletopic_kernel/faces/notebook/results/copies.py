@@ -33,7 +33,7 @@ def markdown(names: Sequence[str], rows: _Rows) -> str:
     """A table with pipes."""
     lines = [names, ["---"] * len(names), *([text(value) for value in row] for row in rows)]
     escaped = [
-        [one.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for one in line]
+        [cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for cell in line]
         for line in lines
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

@@ -28,7 +28,7 @@ def place_of(message: str, sql: str) -> tuple[int, int] | None:
     if not 0 <= line < len(lines):
         return None
     # DuckDB shows a part of a long line, and was given its words a few columns further right.
-    starts = [found.start() for found in re.finditer(re.escape(word), lines[line])] if word else []
+    starts = [match.start() for match in re.finditer(re.escape(word), lines[line])] if word else []
     return line, min(starts, key=lambda start: abs(start - near), default=min(near, len(lines[line])))
 
 

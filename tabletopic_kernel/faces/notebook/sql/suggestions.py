@@ -38,9 +38,9 @@ def suggest(sql: str, cursor: int, scope: Scope) -> tuple[str, list[Suggestion]]
     place = _place(sql, cursor)
     if place is None:
         return "", []
-    found = [one for one in _all(place, scope) if _begins(one.text, place.typed)]
-    short = [Suggestion(text, _cut(about)) for text, about in found]
-    return place.typed, list({one.text: one for one in reversed(short)}.values())[::-1]
+    matching = [suggestion for suggestion in _all(place, scope) if _begins(suggestion.text, place.typed)]
+    short = [Suggestion(text, _cut(about)) for text, about in matching]
+    return place.typed, list({suggestion.text: suggestion for suggestion in reversed(short)}.values())[::-1]
 
 
 class _Place(NamedTuple):
@@ -126,7 +126,7 @@ def _qualified(place: _Place, scope: Scope) -> Iterator[Suggestion]:
             every = [table for query in place.queries for table in query.tables.values()]
             columns = tuple(column for table in every for column in _columns_of(table, place, scope))
         for part in rest:
-            columns = next((one.fields for one in columns if one.name.lower() == part.lower()), ())
+            columns = next((column.fields for column in columns if column.name.lower() == part.lower()), ())
         yield from _columns(columns, place, scope)
     prefix = ".".join(place.qualifiers) + "."
     for name in scope.names.tables():
@@ -140,7 +140,9 @@ def _columns_of(table: Name | Span, place: _Place, scope: Scope, nested: int = 0
     if isinstance(table, Span):
         query = place.text.read(table)
         below = [
-            column for one in query.tables.values() for column in _columns_of(one, place, scope, nested + 1)
+            column
+            for source in query.tables.values()
+            for column in _columns_of(source, place, scope, nested + 1)
         ]
         types = {column.name: column for column in below}
         outputs = [types.get(name, Column(name)) for name in query.outputs if name != "*"]

@@ -46,15 +46,15 @@ def header_of(path: tuple[int, ...]) -> bytes:
     return b"".join(varint(number << 1) for number in (len(path), *path))
 
 
-def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The message indexes that begin at ``start``, and the start of the body.
+def read_header(value: bytes) -> tuple[tuple[int, ...], int]:
+    """The message indexes at the start of what follows the schema id, and the start of the body.
 
     Raises ValueError if there are none, or one that no message can have.
 
-    >>> read_header(bytes.fromhex("00000000070402000a"), 5)
-    ((1, 0), 8)
+    >>> read_header(bytes.fromhex("0402000a"))
+    ((1, 0), 3)
     """
-    count, position = _read_varint(value, start)
+    count, position = _read_varint(value, 0)
     if not 0 <= count <= MAX_LEVELS:
         raise ValueError(
             f"{count} message indexes after the schema id; was the value written by a Protobuf serializer, "

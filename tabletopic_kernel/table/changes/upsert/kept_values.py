@@ -56,8 +56,8 @@ def with_kept_values(
     wanted = _by_file(set().union(*lacking.values()) - beaten)
     sources = {name: _sources(places - beaten, places, before) for name, places in lacking.items()}
     rows = _read(table, files, wanted, [field.name for field in schema.fields])
-    gone = {index: np.union1d(superseded.get(index, rows), rows) for index, rows in wanted.items()}
-    return _with_sources(table, files, rows, sources), {**superseded, **gone}
+    to_delete = {index: np.union1d(superseded.get(index, rows), rows) for index, rows in wanted.items()}
+    return _with_sources(table, files, rows, sources), {**superseded, **to_delete}
 
 
 def _with_sources(
@@ -71,16 +71,16 @@ def _with_sources(
     for start in range(0, len(order), _AT_ONCE):
         chosen = order[start : start + _AT_ONCE]
         part = rows.rows.take(pa.array([rows.at[row] for row in chosen]))
-        found = {of_column[row] for of_column in sources.values() for row in chosen if row in of_column}
-        earlier = _read(table, files, _by_file(found), list(sources))
+        needed = {of_column[row] for of_column in sources.values() for row in chosen if row in of_column}
+        earlier = _read(table, files, _by_file(needed), list(sources))
         for name, of_column in sources.items():
             both = pa.chunked_array([*part[name].chunks, *earlier.rows[name].chunks], part[name].type)
-            taken = [
+            indices = [
                 len(part) + earlier.at[of_column[row]] if row in of_column else at
                 for at, row in enumerate(chosen)
             ]
             at_column = part.schema.get_field_index(name)
-            part = part.set_column(at_column, part.schema.field(at_column), both.take(pa.array(taken)))
+            part = part.set_column(at_column, part.schema.field(at_column), both.take(pa.array(indices)))
         yield part
 
 
@@ -112,14 +112,14 @@ def _by_file(places: Iterable[Place]) -> dict[int, Positions]:
 def _read(
     table: Table, files: Sequence[Rows], wanted: Mapping[int, Positions], names: Sequence[str]
 ) -> _Rows:
-    """The rows at ``wanted`` places in the table's columns of now."""
+    """The rows at ``wanted`` places in the table's current columns."""
     target = file_schema(table.schema().select(*names))
     parts, index = [], dict[Place, int]()
     for file, positions in wanted.items():
         for start, batch in _batches(table, files[file], names, positions):
-            here = positions[(positions >= start) & (positions < start + len(batch))]
-            if len(here):
-                parts.append(batch.take(pa.array(here - start)))
+            in_batch = positions[(positions >= start) & (positions < start + len(batch))]
+            if len(in_batch):
+                parts.append(batch.take(pa.array(in_batch - start)))
         index |= {(file, position): len(index) + at for at, position in enumerate(positions.tolist())}
     return _Rows(pa.Table.from_batches(parts, schema=target), index)
 

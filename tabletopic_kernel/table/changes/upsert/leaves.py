@@ -1,6 +1,6 @@
 """Reads the key, the order and the place of rows from data files and files of deleted keys, in pieces.
 
-Columns are found by field id, and have the table's types of now: earlier files have other names and narrower
+Columns are found by field id, and have the table's current types: earlier files have other names and narrower
 types. Position deletes are applied as readers do: within a partition, and to files that are not newer.
 """
 

@@ -73,12 +73,14 @@ def remembered_rows(
     table: Table, upsert: Upsert, columns: UpsertColumns, ledger: Ledger, paths: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Deletes that the ledger names; ActionNeededError if files are missing, unless the settings go on."""
-    gone: list[str] = []
+    missing: list[str] = []
     for path in paths:
         try:
             yield from read_rows(table.io, path, columns, None)
         except FileNotFoundError:
-            gone.append(path)
-    if gone and upsert.settings.on_gap == "stop":
+            missing.append(path)
+    if missing and upsert.settings.on_gap == "stop":
         name = ".".join(table.name())
-        raise ActionNeededError(_GONE.format(count=len(gone), table=name, first=gone[0], topic=ledger.topic))
+        raise ActionNeededError(
+            _GONE.format(count=len(missing), table=name, first=missing[0], topic=ledger.topic)
+        )

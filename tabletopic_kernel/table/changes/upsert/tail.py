@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -34,30 +35,30 @@ def applied(
         live = LiveRows(table)
         paths = [entry.data_file.file_path for entry in live.head.data]
         staged = [*rows_in_memory(rows, columns, 0)]
-        staged += [batch for some in deletes for batch in rows_in_memory(some, columns, None)]
+        staged += [batch for part in deletes for batch in rows_in_memory(part, columns, None)]
         remembered = remembered_rows(table, upsert, columns, ledger, locations(table, ledger))
-        found = lookup.superseded(staged, remembered, lambda keys: live_rows(table, 1, columns, live, keys))
+        superseded = lookup.superseded(staged, remembered, partial(live_rows, table, 1, columns, live))
         if upsert.unavailable:
             files = [rows, *(entry.data_file for entry in live.head.data)]
-            whole, found = with_kept_values(table, files, 1, upsert.unavailable, found, lookup)
-            parts = list(whole)
+            restored, superseded = with_kept_values(table, files, 1, upsert.unavailable, superseded, lookup)
+            parts = list(restored)
     stays = np.ones(len(rows), np.bool_)
-    stays[found.pop(0, [])] = False
-    gone = {file_name(paths[index - 1]): positions for index, positions in found.items()}
-    if len(gone) < len(found) or len(set(map(file_name, paths))) < len(paths):
+    stays[superseded.pop(0, [])] = False
+    replaced = {file_name(paths[index - 1]): positions for index, positions in superseded.items()}
+    if len(replaced) < len(superseded) or len(set(map(file_name, paths))) < len(paths):
         raise ActionNeededError(
             f"files of {'.'.join(table.name())} in several folders have the same name, which a live read "
             "cannot distinguish: query it without --live"
         )
     kept = rows.filter(pa.array(stays))
-    return pa.concat_tables([kept, *(part.cast(kept.schema) for part in parts)]), _places(gone)
+    return pa.concat_tables([kept, *(part.cast(kept.schema) for part in parts)]), _places(replaced)
 
 
-def _places(gone: dict[str, np.ndarray]) -> pa.Table:
-    files = [pa.repeat(pa.scalar(name), len(positions)) for name, positions in gone.items()]
+def _places(replaced: dict[str, np.ndarray]) -> pa.Table:
+    files = [pa.repeat(pa.scalar(name), len(positions)) for name, positions in replaced.items()]
     return pa.table(
         {
             FILE: pa.chunked_array(files, pa.string()),
-            POSITION: pa.chunked_array([pa.array(p) for p in gone.values()], pa.int64()),
+            POSITION: pa.chunked_array([pa.array(p) for p in replaced.values()], pa.int64()),
         }
     )

@@ -73,19 +73,19 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
         files = [*upsert.files, *(entry.data_file for entry in live.head.data)]
         before = files_before(upsert, locations(table, change.ledger))
         with open_lookup(columns) as lookup:
-            found = lookup.superseded(
+            superseded = lookup.superseded(
                 staged_rows(table, upsert, columns),
                 remembered_rows(table, upsert, columns, change.ledger, before),
                 partial(live_rows, table, len(upsert.files), columns, live),
             )
             staged = len(upsert.files)
-            changes = added(change.ledger.changes, _counted(upsert, found, lookup.updated(staged)))
+            changes = added(change.ledger.changes, _counted(upsert, superseded, lookup.updated(staged)))
             change = replace(change, ledger=replace(change.ledger, changes=changes))
             if upsert.unavailable:
                 ids = upsert.unavailable
-                parts, found = with_kept_values(table, files, staged, ids, found, lookup)
+                parts, superseded = with_kept_values(table, files, staged, ids, superseded, lookup)
                 change = _with_rows(table, change, parts)
-        positions = {files[index].file_path: rows for index, rows in found.items()}
+        positions = {files[index].file_path: rows for index, rows in superseded.items()}
         merged, removed = _merged(live, files, positions)
     stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
     folder = f"{epochs_root(table.metadata)}/{epoch_folder(change.ledger.epoch)}"
@@ -99,7 +99,7 @@ def _counted(upsert: Upsert, superseded: Mapping[int, Positions], updated: int) 
     written = sum(file.record_count for file in upsert.files)
     written -= sum(len(rows) for index, rows in superseded.items() if index < staged)
     counts = {"insert": max(written - updated, 0), "update": updated, "delete": removed - updated}
-    return {what: count for what, count in counts.items() if count}
+    return {change: count for change, count in counts.items() if count}
 
 
 def _with_rows(table: Table, change: TableChange, parts: Iterable[pa.Table]) -> TableChange:
