@@ -110,6 +110,17 @@ def test_checkpoints_are_in_the_first_of_several_folders(tmp_path: Path, wanted:
     assert checkpoint.parent == tmp_path / used
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_session_without_its_folder_is_not_used_again(tmp_path: Path, is_there: bool) -> None:
+    """Who removes temporary files removes Spark's, too: then each of its jobs would fail, for ever."""
+    folder = tmp_path / "pyspark-1"
+    if is_there:
+        folder.mkdir()
+    jsc = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    context = SimpleNamespace(_gateway=SimpleNamespace(), _jsc=jsc, _temp_dir=str(folder))
+    assert spark.is_alive(cast(Any, SimpleNamespace(sparkContext=context))) is is_there
+
+
 LOGGED = """
 import sys
 import subprocess

@@ -236,9 +236,9 @@ def _jvm_options(own: str, is_host: bool = False) -> str:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the session is still usable: its JVM may be killed, or a cluster may end the application."""
-    context = session.sparkContext
-    return _runs(context._gateway) and not _is_stopped(context)
+    """Whether it is usable: its JVM may be killed, a cluster may end it, and its folder may be deleted."""
+    context: Any = session.sparkContext
+    return _runs(context._gateway) and not _is_stopped(context) and os.path.isdir(context._temp_dir)
 
 
 def forget(session: SparkSession) -> None:

@@ -206,6 +206,17 @@ def test_any_number_is_a_timestamp(take: Any, edge: int) -> None:
     assert batch["timestamp"].to_pylist() == [None]
 
 
+def test_what_has_arrived_is_handed_over_on_request(take: Any) -> None:
+    """A batch that is not full, once; the range goes on."""
+    queue = Queue([[Record(0, 0, b"a")], [], [Record(0, 1, b"b")]])
+    functions = queue.functions
+    copier = Copier(functions, None, take)
+    copier.begin({0: 0}, {0: 2}, headers=False)
+    assert copier.pull(1).batch is None
+    batches = [copier.pull(0, rest=True).batch, copier.pull(0, rest=True).batch, copier.pull(1).batch]
+    assert [batch and batch["offset"].to_pylist() for batch in batches] == [[0], None, [1]]
+
+
 def test_an_error_among_records_is_handed_over(take: Any) -> None:
     """With its text, and the records before and behind it stay."""
     sent = [Record(0, 0), Record(0, 0, b"away", error=-195), Record(0, 1), Record(0, 5, error=END)]

@@ -106,19 +106,21 @@ class _Reading:
 
     def batches(self, ends: Mapping[int, int], seconds: float, *, headers: bool) -> Iterator[pa.RecordBatch]:
         self._find_leaders()
-        consumer, quiet_since = self._consumer, time.monotonic()
+        now_s = time.monotonic()
+        consumer, quiet_since = self._consumer, now_s
         ask_s, until_s = quiet_since + TIMEOUT_S, quiet_since + seconds
         consumer.begin(self._topic, self._starts, ends, headers=headers)
         while consumer.open:
-            pulled = consumer.pull(_POLL_S)
+            is_late = now_s > until_s
+            pulled = consumer.pull(_POLL_S, rest=is_late)
             if pulled.problem is not None:
                 self._raise_unless_passing(pulled.problem)
             self._check_firsts()
             if pulled.batch is not None:
                 yield pulled.batch
-            now_s = time.monotonic()
-            if now_s > until_s:
+            if is_late:
                 return
+            now_s = time.monotonic()
             if pulled.moved and pulled.problem is None:
                 quiet_since, ask_s = now_s, now_s + TIMEOUT_S
                 consumer.errors.forget()
