@@ -72,16 +72,15 @@ class Lookup:
             f"CREATE TEMP TABLE touched AS SELECT DISTINCT {self._key} FROM events WHERE NOT {ALL_KEYS.name}"
         )
         truncates = self._count(f"FROM events WHERE {ALL_KEYS.name}")
-        same = self._same("l", "t")
         self._duck.execute(
-            f"INSERT INTO events SELECT l.* FROM remembered l SEMI JOIN touched t ON {same} "
-            f"WHERE NOT l.{ALL_KEYS.name} UNION ALL SELECT * FROM remembered WHERE {ALL_KEYS.name}"
+            f"INSERT INTO events FROM remembered SEMI JOIN touched ON {self._same('remembered', 'touched')} "
+            f"WHERE NOT remembered.{ALL_KEYS.name} UNION ALL FROM remembered WHERE {ALL_KEYS.name}"
         )
         self._drop_followers()
         keys = None if truncates else self._duck.execute("FROM touched").to_arrow_table()
         with self._reader("live", live(keys)):
-            of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
-            self._duck.execute(f"INSERT INTO events SELECT l.* FROM live l {of_keys}")
+            of_keys = "" if truncates else f"SEMI JOIN touched ON {self._same('live', 'touched')}"
+            self._duck.execute(f"INSERT INTO events FROM live {of_keys}")
         self._losers = losers = self._duck.execute(self._losers_sql()).to_arrow_table()
         if late := pc.sum(losers["is_late"]).as_py():
             _LOG.warning(_LATE, f"{late:,}", ", ".join(".".join(leaf.path) for leaf in self._columns.order))
@@ -94,10 +93,11 @@ class Lookup:
         """
         if self._order:
             self._duck.execute(
-                f"DELETE FROM events c USING events e WHERE c.{FILE} IS NULL AND NOT c.{ALL_KEYS.name} AND "
-                f"c.{self._order[0]} IS NULL AND e.{FILE} IS NULL AND e.{self._order[0]} IS NOT NULL AND "
-                f"e.{self._partition} = c.{self._partition} AND e.{self._offset} + 1 = c.{self._offset} AND "
-                f"{self._same('e', 'c')}"
+                "DELETE FROM events later USING events earlier "
+                f"WHERE later.{FILE} IS NULL AND NOT later.{ALL_KEYS.name} AND earlier.{FILE} IS NULL "
+                f"AND later.{self._order[0]} IS NULL AND earlier.{self._order[0]} IS NOT NULL "
+                f"AND later.{self._partition} = earlier.{self._partition} "
+                f"AND later.{self._offset} = earlier.{self._offset} + 1 AND {self._same('earlier', 'later')}"
             )
 
     def updated(self, first: int) -> int:
@@ -118,12 +118,13 @@ class Lookup:
         pairs = self._duck.execute(f"""
             WITH timed AS MATERIALIZED ({self._timed()}),
             wanted AS (
-                SELECT t.*, t.{FILE} AS of_file, t.{POSITION} AS of_position, {moment} AS own_order
-                FROM timed t JOIN asked USING ({FILE}, {POSITION})
+                SELECT timed.*, {FILE} AS of_file, {POSITION} AS of_position, {moment} AS own_order
+                FROM timed JOIN asked USING ({FILE}, {POSITION})
             ),
             own AS (
-                FROM (SELECT c.of_file, c.of_position, e.* FROM wanted c
-                JOIN timed e ON {self._same("e", "c")} AND {self._older(by_place=True)}) QUALIFY {newest}
+                FROM (SELECT later.of_file, later.of_position, earlier.* FROM wanted later
+                JOIN timed earlier ON {self._same("earlier", "later")} AND {self._is_older(by_place=True)})
+                QUALIFY {newest}
             ),
             kept AS (FROM own WHERE {FILE} IS NOT NULL),
             deletes AS (
@@ -131,10 +132,11 @@ class Lookup:
                 QUALIFY count(DISTINCT ({self._key})) OVER (PARTITION BY their_order) = 1
             ),
             moved AS (
-                SELECT c.of_file, c.of_position, e.*
-                FROM wanted c ANTI JOIN kept USING (of_file, of_position)
-                JOIN deletes d ON d.their_order = c.own_order
-                JOIN timed e ON {self._same("e", "d")} AND e.{FILE} IS NOT NULL AND {self._older()}
+                SELECT later.of_file, later.of_position, earlier.*
+                FROM wanted later ANTI JOIN kept USING (of_file, of_position)
+                JOIN deletes ON deletes.their_order = later.own_order
+                JOIN timed earlier ON {self._same("earlier", "deletes")} AND earlier.{FILE} IS NOT NULL
+                    AND {self._is_older()}
             )
             SELECT of_file, of_position, {FILE}, {POSITION} FROM kept
             UNION ALL SELECT of_file, of_position, {FILE}, {POSITION} FROM (FROM moved QUALIFY {newest})
@@ -159,26 +161,28 @@ class Lookup:
             f"ORDER BY {self._offset}), 0) AS moment FROM events"
         )
 
-    def _same(self, one: str, other: str) -> str:
+    def _same(self, left: str, right: str) -> str:
         """Whether two have the same key; a part of which may be null in a foreign row."""
         if len(self._keys) == 1:
-            return f"{one}.{self._key} = {other}.{self._key}"
-        return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self._keys)
+            return f"{left}.{self._key} = {right}.{self._key}"
+        return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in self._keys)
 
-    def _older(self, *, by_place: bool = False) -> str:
-        """Whether e is older than c; of two with one order, ``by_place``, as if one was sent again."""
+    def _is_older(self, *, by_place: bool = False) -> str:
+        """Whether ``earlier`` is older than ``later``.
+
+        Of two with one order, ``by_place`` decides, as if one was sent again; otherwise neither is older.
+        """
         place = ("moment", self._partition, self._offset)
-        older = _is_before(place)
         if not self._order:
-            return older
-        ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
+            return _is_before(place)
+        have_order = f"earlier.{self._order[0]} IS NOT NULL AND later.{self._order[0]} IS NOT NULL"
         by_order = _is_before((*self._order, *place) if by_place else self._order)
-        return f"CASE WHEN {ordered} THEN {by_order} ELSE {older} END"
+        return f"CASE WHEN {have_order} THEN {by_order} ELSE {_is_before(place)} END"
 
     def _losers_sql(self) -> str:
         return f"""
             WITH timed AS MATERIALIZED ({self._timed()}),
-            cuts AS (SELECT * FROM timed WHERE {ALL_KEYS.name}),
+            truncates AS (SELECT * FROM timed WHERE {ALL_KEYS.name}),
             ranked AS (
                 SELECT *, row_number() OVER ranks = 1 AS is_first, {self._has_order}
                     AND moment - first_value(moment) OVER ranks > {CLOCK_TOLERANCE_MS * 1000} AS is_late
@@ -194,8 +198,8 @@ class Lookup:
             SELECT {FILE}, {POSITION}, is_late, has_row AND NOT is_newest AS is_updated FROM (
                 SELECT *, bool_or(is_newest AND {FILE} IS NOT NULL) OVER (PARTITION BY {self._key}) AS has_row
                 FROM judged
-            ) e WHERE {FILE} IS NOT NULL AND (
-                NOT is_newest OR EXISTS (SELECT 1 FROM cuts c WHERE {self._older()})
+            ) earlier WHERE {FILE} IS NOT NULL AND (
+                NOT is_newest OR EXISTS (SELECT 1 FROM truncates later WHERE {self._is_older()})
             ) ORDER BY ALL"""
 
     def _load(self, name: str, batches: Batches) -> None:
@@ -224,8 +228,8 @@ class Lookup:
         finally:
             self._duck.unregister(name)
 
-    def _count(self, what: str) -> int:
-        (count,) = self._duck.execute(f"SELECT count(*) {what}").fetchone() or (0,)
+    def _count(self, source: str) -> int:
+        (count,) = self._duck.execute(f"SELECT count(*) {source}").fetchone() or (0,)
         return int(count)
 
 
@@ -252,12 +256,13 @@ def _names(leaves: Sequence[Leaf]) -> list[str]:
 
 
 def _is_before(names: Sequence[str]) -> str:
-    """Whether e is before c, by the first name and then by the next ones; a null is before any value."""
+    """Whether ``earlier`` is before ``later``, by the first name, then the next; null is before any value."""
     first, *others = names
-    before = f"e.{first} < c.{first} OR (e.{first} IS NULL AND c.{first} IS NOT NULL)"
+    old, new = f"earlier.{first}", f"later.{first}"
+    before = f"{old} < {new} OR ({old} IS NULL AND {new} IS NOT NULL)"
     if not others:
         return f"({before})"
-    return f"({before} OR (e.{first} IS NOT DISTINCT FROM c.{first} AND {_is_before(others)}))"
+    return f"({before} OR ({old} IS NOT DISTINCT FROM {new} AND {_is_before(others)}))"
 
 
 def _by_file(losers: pa.Table) -> dict[int, Positions]:
