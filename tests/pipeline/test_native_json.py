@@ -103,6 +103,16 @@ def test_each_type_in_json_with_its_schema(catalog: Catalog, transform: Any, cou
     assert path.control.types() == ["SchemaEvolved"]
 
 
+def test_a_flat_delete_needs_its_key_alone(catalog: Catalog) -> None:
+    """A value that its column cannot hold is null in it, as in a change event's."""
+    rows = [{"id": 1, "date": 2_932_897, "__deleted": flag} for flag in ("false", "true")]
+    schema = {**connect_schema(rows[0], SENT | ROW), "name": "flat"}
+    path = json_path(catalog, transform="flatten")
+    (made,) = path.send(*(json.dumps({"schema": schema, "payload": row}).encode() for row in rows))
+    assert path.dead_letters == {0: "does_not_fit"}
+    assert (made["id"], made["date"], made["__deleted"]) == (1, None, "true")
+
+
 def decimals(scale: int, precision: int = 10) -> dict[str, Any]:
     """Connect's schema of a numeric column."""
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}

@@ -103,6 +103,16 @@ def test_of_several_keys_that_may_have_been_changed_none_gives_its_value(tmp_pat
     assert row["text"] == TEXT
 
 
+def test_no_value_is_from_before_a_truncate(tmp_path: Path) -> None:
+    """A changed key had a row that the truncate of the same commit deletes."""
+    table = Upserts(sqlite_catalog(tmp_path))
+    table.commit([Event(2, 1, 1, 0, 0, 0, "old")])
+    again = [Event(None, None, 5, 0, 1, 1), Event(1, 1, 6, 0, 2, 2, "new")]
+    table.commit([*again, Event(1, None, 7, 0, 3, 3), Event(2, 2, 7, 0, 4, 4, TEXT)])
+    (row,) = table.lake.table.scan().to_arrow().to_pylist()
+    assert (row["id"], row["text"]) == (2, "new")
+
+
 def test_many_rows_keep_their_values_in_parts(tmp_path: Path) -> None:
     """More than are in memory at once; other columns stay as they are, also null lists."""
     table, count = Upserts(sqlite_catalog(tmp_path)), 8_200

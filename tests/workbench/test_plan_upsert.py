@@ -81,6 +81,7 @@ def test_what_cannot_be_kept_by_key(
     assert re.search(why, refused), refused
 
 
+@pytest.mark.parametrize("key_format", ["raw", "by_schema_id"])
 @pytest.mark.parametrize(
     ("key", "why"), [(None, "have no keys"), (b'{"schema":{}}', "JSON with their schema")]
 )
@@ -89,9 +90,10 @@ def test_keys_of_the_newest_records(
     newest: list[PeekedRecord],  # noqa: F811
     key: bytes | None,
     why: str,
+    key_format: str,
 ) -> None:
-    """Without keys, or with keys whose bytes are not their values, there is none by default."""
-    settings: dict[str, Any] = {"mode": "upsert", "value_format": "string"}
+    """Without keys, or with keys whose schema comes after the table, there is none by default."""
+    settings: dict[str, Any] = {"mode": "upsert", "value_format": "string", "key_format": key_format}
     newest.append(_record(b"k"))
     assert planned(catalog, None, **settings).refused == []
     newest[:] = [_record(key)]

@@ -55,7 +55,7 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
         deleted |= _mask(pc.is_in(ops, _DELETES))
         truncates |= _mask(pc.equal(ops, "T"))
     if DELETED in rows.schema.names and not without_value:
-        deleted |= _mask(pc.equal(_cast(rows.column(DELETED), pa.large_string()), "true"))
+        deleted |= say_deleted(rows.column(DELETED))
     keys = [_key_of(rows, leaf, deleted & ~truncates) for leaf in columns.key]
     keyless = np.zeros(count, np.bool_)
     for key in keys:
@@ -70,6 +70,11 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
     return Changes(
         ~deleted & ~keyless, keyless, deleted, table.filter(pa.array(deleted)), int(truncates.sum())
     )
+
+
+def say_deleted(flags: pa.Array) -> np.ndarray:
+    """Which values of ``DELETED`` say that their row is a delete."""
+    return _mask(pc.equal(_cast(flags, pa.large_string()), "true"))
 
 
 def former_rows(events: pa.RecordBatch) -> tuple[np.ndarray, pa.RecordBatch]:

@@ -42,6 +42,7 @@ from tabletopic_kernel.model.columns.types import meaning_in
 from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT
 from tabletopic_kernel.pipeline.conform import map_entries, rebuilt
 from tabletopic_kernel.pipeline.transform.columns import CDC, Rows
+from tabletopic_kernel.pipeline.transform.deletes import DELETED, say_deleted
 
 _NANOS_PER_MICRO: Final = 1_000
 _MOST_SCALE: Final = 20_000  # of PostgreSQL's numeric: 16,383
@@ -179,6 +180,8 @@ def _without(rows: Rows, bad: dict[str, Mask]) -> Rows:
     wrong = np.logical_or.reduce(list(bad.values()))
     if CDC in rows.columns:
         wrong &= ~pc.equal(rows.columns[CDC].field("op"), "D").to_numpy(zero_copy_only=False)
+    elif DELETED in rows.columns:
+        wrong &= ~say_deleted(rows.columns[DELETED])
     chosen = np.flatnonzero(~wrong)
     columns = {
         name: array.take(pa.array(chosen, mask=bad[name][chosen] if name in bad else None))

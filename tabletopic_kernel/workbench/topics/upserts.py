@@ -97,7 +97,7 @@ def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: R
         raise UsageError(
             f"the newest records of {topic} have no keys: name columns of their values with --key"
         )
-    if not settings.has_typed_keys and any(key and key.lstrip().startswith(b'{"schema"') for key in keys):
+    if any(key and key.lstrip().startswith(b'{"schema"') for key in keys):  # known after the table is made
         raise UsageError(
             f"the keys of {topic} are JSON with their schema, which is part of their bytes: name columns of "
             "the values with --key"

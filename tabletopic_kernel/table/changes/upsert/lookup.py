@@ -109,14 +109,19 @@ class Lookup:
         """After ``superseded``: for rows, by ``file`` and ``position``, the newest older one of their key.
 
         If there is none, or it was deleted, the event may have changed its key: then that of the key whose
-        delete alone has the same order.
+        delete alone has the same order. What a truncate deleted is not among them.
         """
         self._duck.register("asked", rows)
         moment = self._order[0] if self._order else "NULL"
         order = f"ORDER BY {self._by_order}{self._by_place}"
         newest = f"row_number() OVER (PARTITION BY of_file, of_position {order}) = 1"
         pairs = self._duck.execute(f"""
-            WITH timed AS MATERIALIZED ({self._timed()}),
+            WITH every AS MATERIALIZED ({self._timed()}),
+            truncates AS (SELECT * FROM every WHERE {ALL_KEYS.name}),
+            timed AS MATERIALIZED (
+                SELECT * FROM every earlier
+                WHERE NOT EXISTS (SELECT 1 FROM truncates later WHERE {self._is_older()})
+            ),
             wanted AS (
                 SELECT timed.*, {FILE} AS of_file, {POSITION} AS of_position, {moment} AS own_order
                 FROM timed JOIN asked USING ({FILE}, {POSITION})
