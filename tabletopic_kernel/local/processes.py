@@ -170,7 +170,7 @@ def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Pr
 def has_ended(process: psutil.Process) -> bool:
     """Whether it has ended, reaped or not.
 
-    The first thread of a killed process may be a zombie while others, and so its ports and locks, still exist.
+    The first thread of a killed process may be a zombie while others, and so its ports and locks, are there.
     """
     try:
         if process.status() != psutil.STATUS_ZOMBIE:
