@@ -98,6 +98,8 @@ export interface IPatternWish {
   /** Patterns with commas. */
   readonly exclude: string;
   readonly standing: boolean;
+  /** Of all its topics; without it the server's. */
+  readonly settings?: Settings;
 }
 
 /** The topics of a pattern that are not enabled yet; `refused`: why one cannot be. */

@@ -55,8 +55,7 @@ export class PatternPanel {
   open(): HTMLElement {
     setShown(this._panel, true);
     setShown(this._begin, false);
-    void this._look();
-    void this._list();
+    void this._list().then(() => this._look());
     return this._pattern;
   }
 
@@ -73,7 +72,9 @@ export class PatternPanel {
 
   private get _wish(): IPatternWish {
     const text = (input: HTMLInputElement) => input.value.trim();
-    return { pattern: text(this._pattern), exclude: text(this._exclude), standing: this._standing.checked };
+    const wish = { pattern: text(this._pattern), exclude: text(this._exclude), standing: this._standing.checked };
+    const kept = this._patterns.find(each => each.pattern === wish.pattern); // its settings stay, as this panel has none
+    return kept === undefined ? wish : { ...wish, settings: kept.settings };
   }
 
   /** Plan what is typed. One plan at a time: over many topics it takes seconds. */
@@ -139,6 +140,7 @@ export class PatternPanel {
   private async _list(): Promise<void> {
     try {
       const { patterns } = await this._model.api.patterns();
+      this._patterns = patterns;
       this._kept.replaceChildren(...patterns.map(each => this._item(each)));
     } catch (error) {
       this._kept.replaceChildren(h('li', { class: css('error') }, ...words(reasonOf(error))));
@@ -181,6 +183,7 @@ export class PatternPanel {
   private readonly _keptTitle = h('h3', { hidden: true }, this._trans.__('Standing patterns'));
   private readonly _kept = h('ul', { class: css('keptPatterns') });
   private readonly _later = new Debouncer(() => this._look(), PAUSE_MS);
+  private _patterns: readonly IStandingPattern[] = [];
   private _isPlanning = false;
 }
 

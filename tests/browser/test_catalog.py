@@ -98,4 +98,6 @@ def test_tables_and_subjects_are_looked_into(page: LabPage, api: FakeApi) -> Non
     expect(detail).to_contain_text("compatibility BACKWARD · 2 versions · topics: clicks")
     page.shot("subject")
     check_accessible(page.page, ".jp-TableTopic-catalog")
+    of_topic.get_by_text("topic clicks").click()
+    expect(detail.get_by_role("heading", name="n0.t0")).to_be_visible()
     assert page.page.evaluate("window.hurt") is None

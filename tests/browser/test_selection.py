@@ -54,7 +54,7 @@ def test_several_topics_are_paused_and_enabled(page: LabPage, api: FakeApi) -> N
 
 
 def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
-    """By keyboard: the plan follows what is typed, topics that come later too, until it is forgotten."""
+    """By keyboard: the plan follows what is typed; a pattern keeps its settings, until it is forgotten."""
     api.topics = [running("a"), other("shop.carts"), other("shop.odd")]
     topics = [
         {"topic": "shop.carts", "table": "default.shop_carts", "refused": []},
@@ -63,14 +63,14 @@ def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
     api.answers["POST", "patterns/shop.*/plan"] = (200, {"topics": topics})
     api.answers["POST", "patterns/shop./plan"] = (400, {"message": "Kafka has no topic for it"})
     standing = {
-        "pattern": "web.*",
+        "pattern": "shop.*",
         "exclude": ["*test"],
         "settings": {"start": "latest"},
         "requested_by": "ann",
     }
-    standing |= {"requested_by": "ann", "enabled": ["web.a"], "disabled": ["web.b"], "others": ["web.<i>"]}
+    standing |= {"requested_by": "ann", "enabled": ["shop.a"], "disabled": ["shop.b"], "others": ["shop.<i>"]}
     api.answers["GET", "patterns"] = (200, {"patterns": [standing]})
-    api.answers["DELETE", "patterns/web.*"] = (204, None)
+    api.answers["DELETE", "patterns/shop.*"] = (204, None)
     page.open()
     page.page.evaluate("jupyterapp.commands.execute('tabletopic:enable-pattern')")
     panel = page.sidebar.get_by_role("region", name="Enable by pattern")
@@ -90,8 +90,8 @@ def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
     both = {"exclude": "*test", "standing": True}
     enable = panel.get_by_role("button", name="Enable (1)", exact=True)
     expect(enable).not_to_have_attribute("aria-disabled", "true")
-    page.until_asked(api.asked, "POST", "patterns/shop.*/plan", both)
-    expect(panel).to_contain_text("without *test · 1 enabled · disabled by somebody: web.b")
+    page.until_asked(api.asked, "POST", "patterns/shop.*/plan", {**both, "settings": {"start": "latest"}})
+    expect(panel).to_contain_text("without *test · 1 enabled · disabled by somebody: shop.b")
     page.shot("sidebar-patterns")
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         page.set_theme(theme)
@@ -99,8 +99,8 @@ def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
         page.shot(f"sidebar-patterns-{theme[-5:].strip().lower()}")
         check_accessible(page.page, "#tabletopic-sidebar")
     api.answers["GET", "patterns"] = (200, {"patterns": []})
-    panel.get_by_role("button", name="Forget the pattern web.*").press("Enter")
-    page.until_asked(api.asked, "DELETE", "patterns/web.*")
+    panel.get_by_role("button", name="Forget the pattern shop.*").press("Enter")
+    page.until_asked(api.asked, "DELETE", "patterns/shop.*")
     expect(panel.get_by_role("heading")).to_have_count(0)
     expect(panel.get_by_label("Topics", exact=True)).to_be_focused()
     enable.press("Enter")

@@ -127,7 +127,8 @@ export class CatalogView extends LoadedView {
   }
 
   private _pick(target: EventTarget | null): void {
-    const item = target instanceof HTMLElement ? this._nodes.get(target) : undefined;
+    const node = target instanceof HTMLElement ? target.closest<HTMLElement>('[role=option]') : null;
+    const item = node === null ? undefined : this._nodes.get(node);
     if (item !== undefined) {
       this._open(item);
     }
