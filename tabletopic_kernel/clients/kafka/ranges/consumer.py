@@ -20,7 +20,7 @@ from tabletopic_kernel.clients.kafka.ranges.batches import RECORDS, ROOM, batch_
 DEFAULTS: Final = {
     "queued.max.messages.kbytes": "8192",
     "fetch.queue.backoff.ms": "2",
-    "fetch.wait.max.ms": "2",
+    "fetch.wait.max.ms": "5",
     "socket.nagle.disable": "true",
 }
 # Missing offsets are an error, and never skipped silently (I8).
