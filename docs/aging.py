@@ -98,6 +98,14 @@ def changes() -> Rows:
     ]
 
 
+def freshness() -> Rows:
+    """How long after a change in a database a query sees it."""
+    run = _read("freshness")
+    head = ["rows", "changes per second", "interval", "commits in a minute", "median", "99 of 100", "longest"]
+    times = [f"{run[name]} s" for name in ("p50_s", "p99_s", "longest_s")]
+    return head, [[f"{run['rows']:,}", str(run["rate"]), run["interval"], str(run["commits"]), *times]]
+
+
 def columns() -> Rows:
     """What a record costs with more columns."""
     rows = [

@@ -343,6 +343,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "aging": lambda: table(*aging.figures()),
     "aging-ratio": aging.ratio,
     "changes": lambda: table(*aging.changes()),
+    "freshness": lambda: table(*aging.freshness()),
     "peers": lambda: titled(peers.figures()),
     "peers-promises": lambda: titled(peers.promises()),
     "peers-refused": lambda: table(*peers.refused()),
