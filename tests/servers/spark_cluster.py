@@ -118,8 +118,9 @@ class SparkCluster:
         return process
 
     def executors(self, worker: psutil.Popen) -> list[psutil.Process]:
-        """The executors that a worker runs."""
-        return [one for one in _below(worker) if _EXECUTOR in _words(one)]
+        """The executors that a worker runs; a program that one of them starts is a copy of it at first."""
+        running = {process.pid: process for process in _below(worker) if _EXECUTOR in _words(process)}
+        return [process for process in running.values() if _parent(process) not in running]
 
     def pythons(self, worker: psutil.Popen) -> list[str]:
         """The interpreters that run a worker's Python tasks."""
@@ -141,6 +142,12 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.children(recursive=True)
     return []
+
+
+def _parent(process: psutil.Process) -> int | None:
+    with contextlib.suppress(psutil.Error):
+        return process.ppid()
+    return None
 
 
 def _words(process: psutil.Process) -> str:
