@@ -45,7 +45,7 @@ class Pace:
         return {**dict.fromkeys([*wait.ends, *self._asked], 0), **position}  # Spark needs each partition's
 
     def rest(self, seconds: float) -> None:
-        """Let batches begin no more often than commits, which are so long apart: none waits for the next."""
+        """Let batches begin at least so far apart, as commits do: an earlier one would only wait."""
         self._interval_s = max(self._shortest_s, seconds)
 
     def ask(self, ends: Offsets) -> None:

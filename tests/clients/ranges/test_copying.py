@@ -213,7 +213,7 @@ def test_what_has_arrived_is_handed_over_on_request(take: Any) -> None:
     copier = Copier(functions, None, take)
     copier.begin({0: 0}, {0: 2}, headers=False)
     assert copier.pull(1).batch is None
-    batches = [copier.pull(0, rest=True).batch, copier.pull(0, rest=True).batch, copier.pull(1).batch]
+    batches = [copier.pull(0, flush=True).batch, copier.pull(0, flush=True).batch, copier.pull(1).batch]
     assert [batch and batch["offset"].to_pylist() for batch in batches] == [[0], None, [1]]
 
 

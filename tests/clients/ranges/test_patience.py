@@ -31,6 +31,7 @@ class FakeConsumer:
     def __init__(self, *pulls: Pulled, responds: bool = True) -> None:
         self.errors = ConnectionErrors()
         self.pulls, self.responds = list(pulls), responds
+        self.calls: list[str] = []
 
     def __call__(self, _: Any) -> Any:
         """The connection."""
@@ -41,14 +42,18 @@ class FakeConsumer:
         """Until all was pulled."""
         return bool(self.pulls)
 
-    def pull(self, _: float, *, rest: bool = False) -> Pulled:
+    def pull(self, _: float, *, flush: bool = False) -> Pulled:
         """The next; what came before the time was over waits for others."""
-        return REST if rest else self.pulls.pop(0)
+        return REST if flush else self.pulls.pop(0)
 
     def begin(self, *_: Any, **__: Any) -> None:
         """Begins."""
+        self.calls.append("begin")
 
-    end = close = begin
+    def end(self) -> None:
+        """Ends."""
+
+    close = end
 
     def firsts(self) -> dict[int, int]:
         """As ranges begin."""
@@ -56,6 +61,7 @@ class FakeConsumer:
 
     def log_start(self, *_: Any) -> int:
         """The first offset, if the broker responds."""
+        self.calls.append("log_start")
         if not self.responds:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return 0
@@ -110,3 +116,11 @@ def test_a_child_process_frees_no_consumer_of_its_parent() -> None:
         assert kept() is not None
 
     subprocess.run([sys.executable, "-c", ""], preexec_fn=fail_if_freed, check=True)
+
+
+@pytest.mark.parametrize("responds", [True, False])
+def test_leaders_are_known_before_a_range_begins(responds: bool) -> None:
+    """librdkafka, which is asked to fetch, looks for them once a second; without an answer it has to."""
+    consumer = FakeConsumer(READ, responds=responds)
+    assert read(consumer) == [BATCH]
+    assert consumer.calls == ["log_start", "begin"]

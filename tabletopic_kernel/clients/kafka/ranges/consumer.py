@@ -58,8 +58,8 @@ class RangeConsumer(Protocol):
     def begin(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], *, headers: bool) -> None:
         """Read ranges, none of them empty."""
 
-    def pull(self, timeout_s: float, *, rest: bool = False) -> Pulled:
-        """What arrives within the time; ``rest``: with it, all that has arrived, however little."""
+    def pull(self, timeout_s: float, *, flush: bool = False) -> Pulled:
+        """What arrives within the time; ``flush``: hand over all that has arrived, however little."""
 
     @property
     def open(self) -> bool:
@@ -106,14 +106,14 @@ class PlainConsumer:
     def firsts(self) -> dict[int, int]:
         return self._firsts
 
-    def pull(self, timeout_s: float, *, rest: bool = False) -> Pulled:
+    def pull(self, timeout_s: float, *, flush: bool = False) -> Pulled:
         messages = self._consumer.consume(1, timeout_s)  # a call with a time waits for all that it may take
         if messages:
             messages += self._consumer.consume(_POLL_RECORDS - 1, 0)
         problems = [problem for message in messages if (problem := self._take(message))]
         batch = None
         full = len(self._held) > RECORDS - _POLL_RECORDS or self._bytes >= ROOM["value"]
-        if self._held and (full or rest or not self._ends):
+        if self._held and (full or flush or not self._ends):
             batch = batch_of(self._held, headers=self._headers)
             self._held, self._bytes = [], 0
         return Pulled(batch, problems[0] if problems else None, bool(messages))

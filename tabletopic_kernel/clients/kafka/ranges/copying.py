@@ -106,7 +106,7 @@ class Copier:
             its.ended = 2
         return {its.partition: its.until for its in ended}
 
-    def pull(self, timeout_ms: int, *, rest: bool = False) -> Pulled:
+    def pull(self, timeout_ms: int, *, flush: bool = False) -> Pulled:
         """See ``RangeConsumer``."""
         state, before = self._state, self._state.rows
         outcome = self._take(byref(state), timeout_ms, KafkaError._PARTITION_EOF)
@@ -114,7 +114,7 @@ class Copier:
         moved = outcome != _WAITS or state.rows > before
         if outcome == _FAILED:
             problem = Problem(state.error, state.error_partition, state.error_text.decode(errors="replace"))
-        if state.rows and (outcome == _FULL or rest or not state.open):
+        if state.rows and (outcome == _FULL or flush or not state.open):
             batch = self._batch()
         elif outcome == _FULL:  # by one record, which needs more than the usual room
             room = {name: max(least, getattr(state, f"needs_{name}")) for name, least in ROOM.items()}

@@ -87,8 +87,8 @@ class NativeConsumer:
     def firsts(self) -> dict[int, int]:
         return self._copier.firsts()
 
-    def pull(self, timeout_s: float, *, rest: bool = False) -> Pulled:
-        pulled = self._copier.pull(int(timeout_s * 1000), rest=rest)
+    def pull(self, timeout_s: float, *, flush: bool = False) -> Pulled:
+        pulled = self._copier.pull(int(timeout_s * 1000), flush=flush)
         if (ended := self._copier.ended()) and self.open:
             with _partitions(self._kafka, self._topic, ended) as partitions:
                 error = c_void_p(self._kafka.rd_kafka_incremental_unassign(self._client, partitions))

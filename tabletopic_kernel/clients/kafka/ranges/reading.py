@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import BROKER, RetryableError
 
 _LOG = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-_LEADERS_S: Final = 1.0
+_LEADERS_S: Final = 1.0  # fetching alone looks for unknown leaders once a second
 _PATIENCE_S: Final = 60.0  # with a broker that responds: a long answer may be under way, or aborted records
 # librdkafka tries again by itself. It also asks for the coordinator of the group, which is not needed here.
 _PASSING: Final = NO_LEADER | {
@@ -105,14 +105,14 @@ class _Reading:
         self._unseen = set(starts)  # partitions whose first record has not arrived
 
     def batches(self, ends: Mapping[int, int], seconds: float, *, headers: bool) -> Iterator[pa.RecordBatch]:
-        self._find_leaders()
+        self._responds(_LEADERS_S)
         now_s = time.monotonic()
         consumer, quiet_since = self._consumer, now_s
         ask_s, until_s = quiet_since + TIMEOUT_S, quiet_since + seconds
         consumer.begin(self._topic, self._starts, ends, headers=headers)
         while consumer.open:
             is_late = now_s > until_s
-            pulled = consumer.pull(_POLL_S, rest=is_late)
+            pulled = consumer.pull(_POLL_S, flush=is_late)
             if pulled.problem is not None:
                 self._raise_unless_passing(pulled.problem)
             self._check_firsts()
@@ -129,21 +129,17 @@ class _Reading:
             elif now_s > ask_s:
                 check_listening(self._properties)
                 quiet_s = now_s - quiet_since
-                if quiet_s > _PATIENCE_S or not self._responds():
+                if quiet_s > _PATIENCE_S or not self._responds(TIMEOUT_S):
                     raise RetryableError(
                         f"the broker did not deliver {self._topic} within {quiet_s:.0f} s; try again",
                         system=BROKER,
                     )
                 ask_s = now_s + TIMEOUT_S
 
-    def _find_leaders(self) -> None:
-        """Ask something of the topic: with unknown leaders, fetching would begin up to a second later."""
+    def _responds(self, timeout_s: float) -> bool:
+        """Whether the broker answers a question about the topic, for which librdkafka finds its leaders."""
         with contextlib.suppress(KafkaException):
-            self._consumer.log_start(self._topic, next(iter(self._starts)), _LEADERS_S)
-
-    def _responds(self) -> bool:
-        with contextlib.suppress(KafkaException):
-            self._consumer.log_start(self._topic, next(iter(self._starts)), TIMEOUT_S)
+            self._consumer.log_start(self._topic, next(iter(self._starts)), timeout_s)
             return True
         return False
 
