@@ -19,7 +19,7 @@ from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
-from tabletopic_kernel.model.topic_names import check_table_topic
+from tabletopic_kernel.model.topic_names import check_table_topic, kafka_topic
 
 # The caller's properties take precedence. murmur2: a key gets the same partition as with a Java producer.
 _PRODUCER: Final = {
@@ -136,6 +136,8 @@ def send_in_circles(
 
 def _check(topic: str, count: int, rate: float | None, partitions: int) -> None:
     check_table_topic(topic)
+    if (name := kafka_topic(topic)) != topic:
+        raise UsageError(f"{topic} is a table of the topic {name}: send to {name}")
     if count < 0:
         raise UsageError(f"cannot produce {count} records; use 0 or more")
     if rate is not None and not 0 < rate < float("inf"):

@@ -12,8 +12,8 @@ from tabletopic_kernel.model.errors import UsageError
 SETTINGS_TOPIC: Final = "__tabletopic.settings"
 CONTROL_TOPIC: Final = "__tabletopic.control"
 HOSTS_GROUP: Final = "tabletopic-hosts"  # the consumer group that shares topics among hosts
-# Kafka's own rule (org.apache.kafka.common.internals.Topic).
-_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# Kafka's own rule (org.apache.kafka.common.internals.Topic), and the name of a further table.
+_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}(@[A-Za-z0-9._-]{1,100})?")
 _STREAMS: Final = (
     r".+-(KSTREAM|KTABLE)-.*\d{10}.*-(changelog|repartition|(subscription-(registration|response))-topic)"
 )
@@ -43,14 +43,23 @@ _SCHEMA_HISTORY: Final = re.compile(
 _PATTERNS: Final = {owner: re.compile(pattern) for owner, pattern in _INTERNAL.items()}
 
 
+def kafka_topic(name: str) -> str:
+    """The Kafka topic of a table topic: ``orders@history`` is a further table of ``orders``.
+
+    >>> kafka_topic("orders@history"), kafka_topic("orders")
+    ('orders', 'orders')
+    """
+    return name.partition("@")[0]
+
+
 def check_topic_name(name: str) -> None:
-    """Check that the name is valid in Kafka; raises UsageError.
+    """Check that the name is a Kafka topic's, or such a name, @ and a table's; raises UsageError.
 
     >>> check_topic_name("a b")
     Traceback (most recent call last):
     tabletopic_kernel.model.errors.UsageError: 'a b' is not a valid topic name: use letters, digits, . _ and -
     """
-    if not _LEGAL.fullmatch(name) or name in (".", ".."):
+    if not _LEGAL.fullmatch(name) or kafka_topic(name) in (".", ".."):
         short = f"{name[:60]}…" if len(name) > 61 else name
         why = "at most 249 characters" if len(name) > 249 else "letters, digits, . _ and -"
         raise UsageError(f"{short!r} is not a valid topic name: use {why}")
@@ -70,7 +79,7 @@ def internal_owner(name: str) -> str | None:
 def check_table_topic(name: str) -> None:
     """Check that the topic may be a table topic; raises UsageError if its name is invalid or internal."""
     check_topic_name(name)
-    if (owner := internal_owner(name)) is not None:
+    if (owner := internal_owner(kafka_topic(name))) is not None:
         raise UsageError(not_a_table_topic(name, owner))
 
 

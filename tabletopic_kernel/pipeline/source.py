@@ -19,6 +19,7 @@ from tabletopic_kernel.clients.kafka.ranges.reading import read_ranges
 from tabletopic_kernel.model.errors import InternalError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 SOURCE_SCHEMA: Final = schema_of(headers=True)
 Position_contra = TypeVar("Position_contra", contravariant=True)
@@ -81,7 +82,12 @@ class KafkaRanges:
     def read(self, batch: StagedOffsets) -> Iterator[pa.RecordBatch]:
         """See ``Source``; raises as ``read_ranges``."""
         return read_ranges(
-            self.properties, self.topic, batch.start, batch.end, headers=self.headers, seconds=self.seconds
+            self.properties,
+            kafka_topic(self.topic),
+            batch.start,
+            batch.end,
+            headers=self.headers,
+            seconds=self.seconds,
         )
 
 
@@ -118,11 +124,13 @@ class SourceSpec:
 
 def reader_options(spec: SourceSpec) -> dict[str, str]:
     """Options for ``spark.readStream.format("kafka")``, which plans batches and reads none."""
-    starting = json.dumps({spec.topic: {str(p): offset for p, offset in sorted(spec.start.items())}})
+    starting = json.dumps(
+        {kafka_topic(spec.topic): {str(p): offset for p, offset in sorted(spec.start.items())}}
+    )
     properties = {"isolation.level": "read_committed", **spec.java}
     return {
         **{f"kafka.{key}": value for key, value in properties.items()},
-        "subscribe": spec.topic,
+        "subscribe": kafka_topic(spec.topic),
         "startingOffsets": starting,
         "failOnDataLoss": "true",  # a gap is never skipped silently (I8)
         "maxOffsetsPerTrigger": str(spec.max_records),
@@ -145,7 +153,7 @@ def batch_end_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, 
     path = checkpoint / "offsets" / str(batch_id)
     for line in path.read_text().splitlines():
         if line.startswith("{"):
-            offsets = json.loads(line).get(topic)
+            offsets = json.loads(line).get(kafka_topic(topic))
             if offsets is not None:
                 return {int(partition): int(offset) for partition, offset in offsets.items()}
     raise InternalError(f"no offsets of {topic} in {path}")

@@ -35,7 +35,7 @@ from tabletopic_kernel.pipeline.split_by_schema import (
     split_connect,
     unsplit,
 )
-from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
+from tabletopic_kernel.pipeline.transform.columns import CDC, OTHER_SUBJECT, ROWLESS_OPS, TOMBSTONE
 from tabletopic_kernel.pipeline.transform.deletes import DELETED, Changes, Followers, changes_of, moved_keys
 from tabletopic_kernel.pipeline.transform.unavailable import columns_with_unavailable
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
@@ -166,25 +166,28 @@ class _Staging:
         return self._plan.values.knows(schema_id)
 
     def _without_passed_over(self, group: Group) -> Group:
-        """Records without a value, but for those that only follow an event."""
-        passed = np.full(len(group), self._plan.passes_over_tombstones)
-        if self._plan.upsert is not None:
-            passed = self._followers.among(group.positions)
+        """But for other events, and for records without a value that only follow an event."""
+        if (schema_id := group.schema_id) is not None:
+            reason = OTHER_SUBJECT
+            passed = np.full(len(group), self._plan.values.refused.get(schema_id, ("",))[0] == reason)
+        elif self._plan.upsert is not None:
+            passed, reason = self._followers.among(group.positions), TOMBSTONE
+        else:
+            passed, reason = np.full(len(group), self._plan.passes_over_tombstones), TOMBSTONE
         if passed.any():
-            self.result.passed_over = added(self.result.passed_over, {TOMBSTONE: int(passed.sum())})
+            self.result.passed_over = added(self.result.passed_over, {reason: int(passed.sum())})
         return group.only(~passed) if passed.any() else group
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         result, schema_id = self.result, group.schema_id
-        if schema_id is None and not len(group := self._without_passed_over(group)):
+        if not len(group := self._without_passed_over(group)):
             return
         if fault := schema_fault(group, self._plan.values):
             self._refuse(batch, fault)
             return
         try:
             decoded = self._isolated(
-                lambda part: self._judge(batch, group.part(part.start, part.stop), keys),
-                len(group),
+                lambda part: self._judge(batch, group.part(part.start, part.stop), keys), len(group)
             )
         except ProjectionError as error:  # the statement's fault, not the record's: no letter
             result.error = ActionNeededError(str(error))
@@ -256,11 +259,7 @@ class _Staging:
             self._sink.deletes(deletes)
 
     def _failed(
-        self,
-        batch: pa.RecordBatch,
-        schema_id: SchemaKey | None,
-        positions: Positions,
-        outcome: Isolated[Any],
+        self, batch: pa.RecordBatch, schema_id: SchemaKey | None, positions: Positions, outcome: Isolated[Any]
     ) -> None:
         """Add the records at ``positions`` that caused unexpected exceptions."""
         result, failures, alike = self.result, outcome.failures, outcome.alike

@@ -12,7 +12,7 @@ from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, check_topic_name, internal_owner
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, check_topic_name, internal_owner, kafka_topic
 from tabletopic_kernel.workbench.clients import Clients
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.config.servers import Servers, find_servers
@@ -148,7 +148,7 @@ class Workbench(Clients):
 
     def check_known(self, topic: str | None) -> None:
         """Raise UsageError, which names topics, if a topic is neither enabled nor in Kafka."""
-        if topic is not None and topic not in self.kafka_topics():
+        if topic is not None and kafka_topic(topic) not in self.kafka_topics():
             self.desired_topic(topic)
 
     def hosts(self) -> list[str]:

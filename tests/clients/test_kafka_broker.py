@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka import broker as kafka
 from tabletopic_kernel.clients.kafka import connection, offsets
@@ -110,7 +109,8 @@ def test_offsets_are_asked_again_after_a_stall(broker_of: Clients, codes: list[i
         return {partition: turn[partition.partition] for partition in partitions}
 
     broker = broker_of(list_offsets=list_offsets, list_topics=lambda timeout: listed)
-    assert broker._offsets("clicks", [0, 1], OffsetSpec.latest()) == {0: 7, 1: 8}
+    both = {"clicks": [0, 1], "clicks@history": [1]}  # two tables of one topic share the question
+    assert broker.first_offsets(both) == {"clicks": {0: 7, 1: 8}, "clicks@history": {1: 8}}
     assert asked == [[0, 1]] + [[1]] * len(codes)
 
 

@@ -88,3 +88,24 @@ def test_change_events_by_column(bench: Workbench, sender: Sender) -> Story:
     assert _state(bench, sender.topic, "id", "first_name") == {7: "d"}
     assert status.passed_over == {"delete": 2, "tombstone": 1, "truncate": 1}
     assert (status.rows, status.dead_letters) == (1, 0)
+
+
+@together(partitions=2)
+def test_the_state_and_the_history_of_one_topic(bench: Workbench, sender: Sender) -> Story:
+    """Two tables of one topic, each with settings, a ledger and dead letters of its own."""
+    history = f"{sender.topic}@history"
+    sender.raw(b"one", None, key=b"a")
+    sender.raw(b"two", None, key=b"a")
+    sender.raw(b"nobody", None, key=None)
+    sender.flush()
+    bench.enable(history, {"value_format": "string", "commit_interval_ms": "500ms"})
+    try:
+        status = yield {**FAST, "value_format": "string", "key_format": "string"}
+        assert (status.rows, status.refused) == (1, {"no_key": 1})
+        assert _state(bench, sender.topic, "_kafka_key", "_kafka_value") == {"a": "two"}
+        bench.topic(history).wait()
+        values = _state(bench, history, "_kafka_value", "_kafka_metadata.offset")
+        assert values.keys() == {"one", "two", "nobody"}
+        assert bench.table_of(history) == bench.table_of(sender.topic) + "_history"
+    finally:
+        bench.disable(history)

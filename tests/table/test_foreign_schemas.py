@@ -77,6 +77,21 @@ def topic(catalog: Catalog) -> Path:
     return _path(catalog)
 
 
+def test_a_table_of_one_event_ignores_the_topics_others(catalog: Catalog) -> None:
+    """Ignored and counted, even where refused records stop the topic; a foreign schema is refused as ever."""
+    paid = _record("shop.Paid", ("price", "double"))
+    path = _path(catalog, subjects="value_subject", errors="stop")
+    registry = cast(ManySubjects, path.registry)
+    registry.schemas[3], registry.subjects[3] = json.dumps(paid), ("clicks-shop.Paid",)
+    two = avro_values(3, paid, {"price": 1.0}, {"price": 2.0})
+    rows = path.send(*two, *avro_values(1, FIRST, {"id": 2}))
+    assert [row["id"] for row in rows] == [2]
+    assert path.result.passed_over == {"other_subject": 2}
+    assert path.columns() == {"id": "long"}
+    with pytest.raises(BadRecordError, match="refunds-value"):
+        path.send(*avro_values(9, FOREIGN, {"money": 1.0, "why": "late"}))
+
+
 def test_a_foreign_schema_changes_nothing(topic: Path) -> None:
     """Neither garbage with its id, nor records that it can read: both are letters that say whose it is."""
     good = avro_values(9, FOREIGN, {"money": 1.5, "why": "late"})[0]

@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.kafka.librdkafka import make_consumer, make_produ
 from tabletopic_kernel.clients.kafka.offsets import ends_now, list_offsets
 from tabletopic_kernel.clients.kafka.reader import KafkaRecord, read_records
 from tabletopic_kernel.model.errors import BROKER, ActionNeededError, RetryableError
-from tabletopic_kernel.model.topic_names import check_topic_name
+from tabletopic_kernel.model.topic_names import check_topic_name, kafka_topic
 
 __all__ = ["Broker", "TopicEnds", "TopicFacts", "assigned", "make_consumer", "make_producer"]
 _MAY_NOT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -92,8 +92,8 @@ class Broker(Connection):
             topic=topic,
             cluster_id=self.cluster_id(),
             topic_id=str(described.topic_id),
-            first=self._offsets(topic, partitions, OffsetSpec.earliest()),
-            end=self._offsets(topic, partitions, OffsetSpec.latest()),
+            first=self._offsets({topic: partitions}, OffsetSpec.earliest())[topic],
+            end=self._offsets({topic: partitions}, OffsetSpec.latest())[topic],
             internal=bool(described.is_internal),
         )
 
@@ -107,19 +107,18 @@ class Broker(Connection):
 
     def ends(self, topics: Iterable[str]) -> dict[str, TopicEnds]:
         """Ids and end offsets by topic, read-committed; unknown topics are left out."""
-        requests: dict[TopicPartition, OffsetSpec] = {}
-        result: dict[str, TopicEnds] = {}
-        for topic, description in describe_all(self, list(topics)).items():
-            result[topic] = TopicEnds(str(description.topic_id), {})
-            for partition in description.partitions:
-                requests[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
+        described = describe_all(self, list(topics))
+        partitions = {topic: [p.id for p in answer.partitions] for topic, answer in described.items()}
         # First the high watermarks: at the end offsets, asked for later, there may be newer records.
-        high = list_offsets(self, requests, IsolationLevel.READ_UNCOMMITTED)
-        for (topic, partition), offset in list_offsets(self, requests).items():
-            result[topic].end[partition] = offset
-            if (waiting := high[topic, partition] - offset) > 0:
-                result[topic].waiting[partition] = waiting
-        return result
+        high = self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        ends = self._offsets(partitions, OffsetSpec.latest())
+        waiting = {
+            topic: {p: high[topic][p] - end for p, end in of_topic.items() if high[topic][p] > end}
+            for topic, of_topic in ends.items()
+        }
+        return {
+            topic: TopicEnds(str(described[topic].topic_id), ends[topic], waiting[topic]) for topic in ends
+        }
 
     def ends_now(self, partitions: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """End offsets of topics with so many partitions; see ``offsets.ends_now``."""
@@ -127,26 +126,20 @@ class Broker(Connection):
 
     def first_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:
         """The first offset that is still there, by topic and partition, of partitions that exist."""
-        requests = {
-            TopicPartition(topic, p): OffsetSpec.earliest() for topic in partitions for p in partitions[topic]
-        }
-        result: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
-        for (topic, partition), offset in list_offsets(self, requests).items():
-            result[topic][partition] = offset
-        return result
+        return self._offsets(partitions, OffsetSpec.earliest())
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
         """The first offset at or after a time, by partition; the end offset if there is none."""
         chosen = list(partitions)
-        first = self._offsets(topic, chosen, OffsetSpec.for_timestamp(timestamp_ms))
-        end = self._offsets(topic, chosen, OffsetSpec.latest())
+        first = self._offsets({topic: chosen}, OffsetSpec.for_timestamp(timestamp_ms))[topic]
+        end = self._offsets({topic: chosen}, OffsetSpec.latest())[topic]
         return {p: end[p] if first[p] < 0 else first[p] for p in chosen}
 
     def read(
         self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Iterator[list[KafkaRecord]]:
         """Committed records of ranges of offsets, by a consumer that lives as long; see ``read_records``."""
-        return read_records(self.properties, topic, starts, ends)
+        return read_records(self.properties, kafka_topic(topic), starts, ends)
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create an internal topic if it does not exist (with the broker's default replication)."""
@@ -177,7 +170,7 @@ class Broker(Connection):
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's configuration, e.g. ``retention.ms``."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, kafka_topic(topic))
         config = self.ask(
             lambda: self.admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
         )
@@ -196,6 +189,14 @@ class Broker(Connection):
         listings = self.ask(listed, passing={KafkaError._TRANSPORT}, within_s=RECONNECT_S)
         return [(m.client_id, assigned(m.assignment)) for listing in listings for m in listing.members]
 
-    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        requests = {TopicPartition(topic, partition): spec for partition in partitions}
-        return {partition: offset for (_, partition), offset in list_offsets(self, requests).items()}
+    def _offsets(
+        self,
+        partitions: Mapping[str, Iterable[int]],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[str, dict[int, int]]:
+        """By topic and partition; topics of one Kafka topic share the questions."""
+        wanted = {topic: list(chosen) for topic, chosen in partitions.items()}
+        requests = {TopicPartition(kafka_topic(t), p): spec for t, chosen in wanted.items() for p in chosen}
+        offsets = list_offsets(self, requests, isolation)
+        return {t: {p: offsets[kafka_topic(t), p] for p in chosen} for t, chosen in wanted.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from concurrent.futures import Future
 from typing import Any
 
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from tabletopic_kernel.clients.kafka.connection import TIMEOUT_S, Connection
 from tabletopic_kernel.clients.kafka.offsets import UNKNOWN_TOPIC
 from tabletopic_kernel.model.errors import BROKER, RetryableError, UnknownTopicError
-from tabletopic_kernel.model.topic_names import check_topic_name
+from tabletopic_kernel.model.topic_names import check_topic_name, kafka_topic
 
 # Brokers do not know a new topic for a moment, and a starting broker knows none.
 _ABSENT_S = 1.0
@@ -22,21 +23,21 @@ def describe(connection: Connection, topic: str) -> Any:
     check_topic_name(topic)  # for a bad name, librdkafka's error is like that of a broker that is down
     try:
         return connection.ask(
-            lambda: _descriptions(connection, [topic])[topic],
+            lambda: _descriptions(connection, [kafka_topic(topic)])[kafka_topic(topic)],
             passing=UNKNOWN_TOPIC,
             within_s=_ABSENT_S,
             expected=UNKNOWN_TOPIC,
         )
     except KafkaException:
         raise UnknownTopicError(
-            f"there is no topic {topic!r} at {connection.address}; create it, or check the name"
+            f"there is no topic {kafka_topic(topic)!r} at {connection.address}; create it, or check the name"
         ) from None
 
 
-def describe_all(connection: Connection, topics: list[str]) -> dict[str, Any]:
+def describe_all(connection: Connection, topics: Collection[str]) -> dict[str, Any]:
     """Descriptions of the topics that the broker does not list as missing; raises as ``Connection.ask``."""
     described: dict[str, Any] = {}
-    deadline, pending = time.monotonic() + TIMEOUT_S, topics
+    deadline, pending = time.monotonic() + TIMEOUT_S, sorted(set(map(kafka_topic, topics)))
     while pending:
         for topic, future in _descriptions(connection, pending).items():
             if (description := _description(connection, topic, future)) and description.partitions:
@@ -52,7 +53,7 @@ def describe_all(connection: Connection, topics: list[str]) -> dict[str, Any]:
                     system=BROKER,
                 )
             time.sleep(0.1)
-    return described
+    return {topic: described[kafka_topic(topic)] for topic in topics if kafka_topic(topic) in described}
 
 
 def _description(connection: Connection, topic: str, future: Future[Any]) -> Any:

@@ -11,6 +11,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 # librdkafka keeps using a stale leader until its metadata is refreshed.
 _STALE_S = 1.0
@@ -67,8 +68,9 @@ def ends_now(connection: Connection, partitions: Mapping[str, int]) -> dict[str,
     ``Connection.ask`` if all are.
     """
     latest = OffsetSpec.latest()
-    requests = {TopicPartition(topic, p): latest for topic, count in partitions.items() for p in range(count)}
-    ends: dict[str, dict[int, int]] = {topic: {} for topic, count in partitions.items() if count}
+    counts = {kafka_topic(topic): count for topic, count in partitions.items()}
+    requests = {TopicPartition(topic, p): latest for topic, count in counts.items() for p in range(count)}
+    ends: dict[str, dict[int, int]] = {topic: {} for topic, count in counts.items() if count}
     if not requests:
         return ends
     futures = connection.admin.list_offsets(
@@ -84,7 +86,7 @@ def ends_now(connection: Connection, partitions: Mapping[str, int]) -> dict[str,
         else:
             if partition.topic in ends:
                 ends[partition.topic][partition.partition] = end
-    return ends
+    return {topic: ends[kafka_topic(topic)] for topic in partitions if kafka_topic(topic) in ends}
 
 
 def _refresh(

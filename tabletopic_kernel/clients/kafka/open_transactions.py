@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
 from tabletopic_kernel.clients.kafka.reader import first_timestamps
 from tabletopic_kernel.model.progress.open_transaction import MOMENT_MS, OpenTransaction
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 
 def open_transactions(
@@ -19,7 +20,10 @@ def open_transactions(
     The time is by the producer's clock. So the broker is asked again: a transaction with records of last year
     has usually ended by then.
     """
-    places = [TopicPartition(topic, p, facts.end[p]) for topic, facts in ends.items() for p in facts.waiting]
+    topics = {kafka_topic(name): facts for name, facts in ends.items()}
+    places = [
+        TopicPartition(topic, p, facts.end[p]) for topic, facts in topics.items() for p in facts.waiting
+    ]
     if not places:
         return {}
     begun = first_timestamps(broker.properties, places, isolation_level="read_uncommitted")
@@ -34,4 +38,4 @@ def open_transactions(
         result.setdefault(topic, []).append(
             OpenTransaction(topic, partition, offset, facts.waiting[partition], since_ms, broker.address)
         )
-    return result
+    return {name: result[kafka_topic(name)] for name in ends if kafka_topic(name) in result}

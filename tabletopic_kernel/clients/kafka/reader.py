@@ -14,6 +14,7 @@ from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, 
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer
 from tabletopic_kernel.clients.kafka.offsets import NO_LEADER
 from tabletopic_kernel.model.errors import BROKER, RetryableError
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 _BATCH = 1_000
 _POLL_S = 0.1
@@ -163,10 +164,15 @@ def oldest_timestamps(
     properties: Mapping[str, str], behind: Mapping[str, Mapping[int, int]]
 ) -> dict[str, int]:
     """Timestamp in ms of the oldest record ``behind``, from next offsets on, by topic, if quickly known."""
-    places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
     oldest: dict[str, int] = {}
-    for (topic, _), stamp in first_timestamps(properties, places).items():
-        oldest[topic] = min(stamp, oldest.get(topic, stamp))
+    left = dict(behind)
+    while left:
+        tables = {kafka_topic(name): name for name in left}  # a consumer has one place in a partition
+        waiting = {topic: left.pop(name) for topic, name in tables.items()}
+        places = [TopicPartition(t, p, at) for t, offsets in waiting.items() for p, at in offsets.items()]
+        for (topic, _), stamp in first_timestamps(properties, places).items():
+            name = tables[topic]
+            oldest[name] = min(stamp, oldest.get(name, stamp))
     return oldest
 
 

@@ -23,6 +23,7 @@ from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInF
 from tabletopic_kernel.faces.operations import Operation
 from tabletopic_kernel.faces.operations.operation import Route
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -165,7 +166,7 @@ class Backend:
     def check_known(self, topic: str) -> None:
         """Check that the topic is in Kafka or enabled: tables outlive topics."""
         workbench = self.workbench
-        if topic not in workbench.kafka_topics() and topic not in workbench.desired_topics():
+        if kafka_topic(topic) not in workbench.kafka_topics() and topic not in workbench.desired_topics():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it, or check the name")
 
 

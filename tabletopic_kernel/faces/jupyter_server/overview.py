@@ -20,6 +20,7 @@ from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.servers import registry_place
 from tabletopic_kernel.model.settings.table_names import table_name
+from tabletopic_kernel.model.topic_names import kafka_topic
 from tabletopic_kernel.render.words import event_text
 from tabletopic_kernel.workbench.config import names_all_servers
 
@@ -167,7 +168,11 @@ def rows(workbench: Workbench, maker: OverviewMaker | None = None) -> list[Row]:
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
     enabled = [
-        row_of(status, desired_topics[status.topic], partitions.get(status.topic, len(status.end_offsets)))
+        row_of(
+            status,
+            desired_topics[status.topic],
+            partitions.get(kafka_topic(status.topic), len(status.end_offsets)),
+        )
         for status in workbench.statuses(desired_topics)
     ]
     names = sorted(partitions.keys() - desired_topics.keys())

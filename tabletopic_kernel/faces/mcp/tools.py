@@ -27,6 +27,7 @@ from tabletopic_kernel.faces.operations.operation import (
 )
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -40,10 +41,14 @@ _JSON_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 def topics(workbench: Workbench) -> list[dict[str, Any]]:
     """List the topics of Kafka: partitions, and the table of each that is a table topic."""
-    enabled = workbench.desired_topics()
+    enabled, counts = workbench.desired_topics(), workbench.kafka_topics()
     return [
-        {"topic": name, "partitions": count, "table": workbench.table_of(name) if name in enabled else None}
-        for name, count in sorted(workbench.kafka_topics().items())
+        {
+            "topic": name,
+            "partitions": counts.get(kafka_topic(name)),
+            "table": workbench.table_of(name) if name in enabled else None,
+        }
+        for name in sorted(enabled.keys() | counts.keys())
     ]
 
 

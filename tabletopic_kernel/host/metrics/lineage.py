@@ -25,6 +25,7 @@ from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import learn, redact, without_login
 from tabletopic_kernel.model.settings.sections import LineageSettings
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.host import Host
@@ -127,7 +128,7 @@ class Runs:
         ]
         error = {"message": redact(reason), "programmingLanguage": "Python"}
         streams = {"processingType": "STREAMING", "integration": "TABLETOPIC", "jobType": "JOB"}
-        source = {"namespace": self._kafka, "name": topic}
+        source = {"namespace": self._kafka, "name": kafka_topic(topic)}
         event: Event = {
             "eventType": kind,
             "eventTime": datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds"),

@@ -21,6 +21,7 @@ from tabletopic_kernel.model.settings.values import (
     Start,
     TableProperties,
 )
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 DEFAULT_CATALOG_NAME = "lake"
 
@@ -84,10 +85,11 @@ class TopicSettings(Frozen):
         description="subject of the newest schema: with RecordNameStrategy the record's full name, with "
         "TopicRecordNameStrategy topic-name; default: topic-value",
     )
-    subjects: Literal["own", "any"] = Field(
+    subjects: Literal["own", "any", "value_subject"] = Field(
         "own",
         description="which schemas records may use: those of the topic's own subjects (topic-value, "
-        "topic-key, value_subject, and by the record's name), or any in the registry",
+        "topic-key, value_subject, and by the record's name), or any in the registry. value_subject: records "
+        "of another own subject are ignored",
     )
     accepted_texts: AcceptedTexts = Field(
         (), description="the text that records mean by a reused schema id: see schema --accept"
@@ -216,7 +218,7 @@ class TopicSettings(Frozen):
 
     def subject_of(self, topic: str) -> str:
         """The registry's subject for the newest schema of the topic's values."""
-        return self.value_subject or f"{topic}-value"
+        return self.value_subject or f"{kafka_topic(topic)}-value"
 
     @property
     def has_typed_keys(self) -> bool:

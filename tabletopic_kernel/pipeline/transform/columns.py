@@ -61,6 +61,7 @@ ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": 
 # Events that describe no row, and the word under which they are counted: t, if a column is required.
 ROWLESS_OPS: Final = {"t": "truncate", "m": "message"}
 TOMBSTONE: Final = "tombstone"
+OTHER_SUBJECT: Final = "other_subject"  # an event that is not the table's
 FILTERED: Final = "filtered"  # by the WHERE of a projection
 
 CDC_STRUCT: Final = StructType(

@@ -13,6 +13,7 @@ from typing import Final
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.model.errors import BROKER, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 _LOG = logging.getLogger(__name__)
 # A topic whose batch is not due yet is looked at this often: so many records may wait that one begins early.
@@ -116,9 +117,11 @@ class Ends:
         self, broker: Broker, topics: Set[str]
     ) -> tuple[dict[str, dict[int, int]], TableTopicError | None]:
         try:
-            if not topics <= self._partitions.keys() or self.clock() - self._partitions_s > _PARTITIONS_S:
+            is_old = self.clock() - self._partitions_s > _PARTITIONS_S
+            if is_old or not self._partitions.keys() >= set(map(kafka_topic, topics)):
                 self._partitions, self._partitions_s = broker.partition_counts(), self.clock()
-            return broker.ends_now({topic: self._partitions.get(topic, 0) for topic in topics}), None
+            counts = {topic: self._partitions.get(kafka_topic(topic), 0) for topic in topics}
+            return broker.ends_now(counts), None
         except TableTopicError as error:
             return {}, error
         except Exception as error:  # of librdkafka: no answer, and the thread goes on for all topics

@@ -30,6 +30,7 @@ from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.values import accepted
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 # Formats whose values name no schema: the kind of their one writer schema, by value_format.
 WITHOUT_SCHEMA: Final = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
@@ -71,7 +72,7 @@ def whole_writer(kind: str) -> WriterSchema:
 
 def key_subject(topic: str) -> str:
     """The subject where the key schema of a topic is expected before there is one (TopicNameStrategy)."""
-    return f"{topic}-key"
+    return f"{kafka_topic(topic)}-key"
 
 
 def look_up(
@@ -129,11 +130,11 @@ def why_foreign(
         or schema.id in accepted(settings.accepted_texts)
     ):
         return None
-    first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
+    first = {key_subject(topic)} if of_keys else {f"{kafka_topic(topic)}-value", settings.subject_of(topic)}
     if _is_in_any(registry, schema, sorted(first)):
         return None
     names = record_names(schema)
-    if _is_in_any(registry, schema, [f"{topic}-{name}" for name in names] + names):
+    if _is_in_any(registry, schema, [f"{kafka_topic(topic)}-{name}" for name in names] + names):
         return None
     held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject known to the registry"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
@@ -141,6 +142,12 @@ def why_foreign(
         f"the schema {schema.id} belongs to {held}, and to no subject of this topic: "
         f"{', '.join(sorted(first))}, or that of its record. If records are meant to use it, set {remedy}"
     )
+
+
+def is_other_event(registry: Registry, schema: RegisteredSchema, topic: str, settings: TopicSettings) -> bool:
+    """Whether a topic's schema is of another event than the one that the settings choose."""
+    wanted = [settings.subject_of(topic)]
+    return settings.subjects == "value_subject" and not _is_in_any(registry, schema, wanted)
 
 
 def record_names(schema: RegisteredSchema) -> list[str]:

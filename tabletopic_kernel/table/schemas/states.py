@@ -20,10 +20,17 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.model.settings.values import accepted
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
+from tabletopic_kernel.pipeline.transform.columns import OTHER_SUBJECT
 from tabletopic_kernel.table.schemas.columns import REASONS, Columns
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable
-from tabletopic_kernel.table.schemas.registered import find_registered, look_up, text_of, why_foreign
+from tabletopic_kernel.table.schemas.registered import (
+    find_registered,
+    is_other_event,
+    look_up,
+    text_of,
+    why_foreign,
+)
 from tabletopic_kernel.table.schemas.reused import is_in_question, why_reused
 from tabletopic_kernel.table.schemas.sides import Side
 
@@ -203,6 +210,10 @@ class NamedSchemas:
                 self._table.services.registry, answer, self._topic, self._settings, of_keys=self._side.of_keys
             ):
                 self._refuse(schema_id, BAD_SCHEMA, why, for_now=True)
+            elif not self._side.of_keys and is_other_event(
+                self._table.services.registry, answer, self._topic, self._settings
+            ):
+                self.states.refuse_for_now(schema_id, OTHER_SUBJECT, "", self._table.services.now_ms())
             else:
                 self._try(answer)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.clients.registry.errors import UnknownSchemaError
 from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError
+from tabletopic_kernel.model.topic_names import kafka_topic
 
 if TYPE_CHECKING:
     from tabletopic_kernel.clients.registry.registry import Registry
@@ -80,8 +80,9 @@ def indented(text: str) -> str:
 
 def _topics(workbench: Workbench, name: str) -> list[str]:
     topic, _, side = name.rpartition("-")
-    named: Iterable[str] = {topic} & workbench.kafka_topics().keys() if side in ("key", "value") else ()
     desired = workbench.desired_topics()
+    known = desired.keys() | workbench.kafka_topics().keys() if side in ("key", "value") else ()
+    named = (table_topic for table_topic in known if kafka_topic(table_topic) == topic)
     read = {
         status.topic
         for status in workbench.statuses(desired)

@@ -12,7 +12,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import CATALOG_SECTION, SettingsError, TableTopicError, Trouble
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, HOSTS_GROUP, SETTINGS_TOPIC, internal_owner
+from tabletopic_kernel.model.topic_names import (
+    CONTROL_TOPIC,
+    HOSTS_GROUP,
+    SETTINGS_TOPIC,
+    internal_owner,
+    kafka_topic,
+)
 from tabletopic_kernel.workbench.config import LoadedSettings
 from tabletopic_kernel.workbench.doctor.check import Failed, count
 from tabletopic_kernel.workbench.workbench import Servers
@@ -47,7 +53,7 @@ def rights(properties: Mapping[str, str]) -> str:
     from tabletopic_kernel.host.topics.settings_topic import read_desired
 
     broker = _open_broker(properties)
-    enabled = sorted(read_desired(broker)) if SETTINGS_TOPIC in broker.topics() else []
+    enabled = sorted(set(map(kafka_topic, read_desired(broker)))) if SETTINGS_TOPIC in broker.topics() else []
     ours = dict.fromkeys((SETTINGS_TOPIC, CONTROL_TOPIC), (READ, WRITE, DESCRIBE))
     topics = ours | dict.fromkeys(enabled, (READ, DESCRIBE))
     if missing := missing_rights(broker, topics, {HOSTS_GROUP: (READ, DESCRIBE)}):
@@ -220,7 +226,7 @@ def logs(servers: Servers) -> str:
     other, unproved, until = list[str](), list[str](), time.monotonic() + _COUNTING_S
     compared, partitions = 0, broker.partition_counts()
     for topic, desired in topics.items():
-        if topic not in partitions:  # `status` says that it was deleted; it has no log to compare
+        if kafka_topic(topic) not in partitions:  # deleted, as `status` says: no log to compare
             continue
         name, identifier = desired.settings.catalog, table_identifier(topic, desired.settings)
         table = TopicTable.load(open_impatient(servers.catalog_of(name)), identifier, topic)

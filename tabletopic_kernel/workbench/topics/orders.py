@@ -16,7 +16,7 @@ from tabletopic_kernel.model.settings.options import altered, validated
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.settings.values import AcceptedText
-from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name
+from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name, kafka_topic
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.clients.registry.registry import RegisteredSchema
@@ -53,7 +53,7 @@ class Orders:
         known = f"; enabled: {', '.join(enabled[:10])}{', …' * (len(enabled) > 10)}" if enabled else ""
         reason = f"{self.name} is not enabled"
         topics = self._workbench.kafka_topics()
-        if self.name in topics:
+        if kafka_topic(self.name) in topics:
             raise UnknownTopicError(f"{reason}{known}. Enable it with `tabletopic enable {self.name}`")
         close = difflib.get_close_matches(self.name, topics, n=3)
         hint = f"; did you mean {' or '.join(close)}?" if close else known

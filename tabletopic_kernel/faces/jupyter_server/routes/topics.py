@@ -15,6 +15,7 @@ from tabletopic_kernel.faces.jupyter_server.routes.own import own_route
 from tabletopic_kernel.faces.operations.maintenance import CompactionPlanAnswer, counts_of
 from tabletopic_kernel.faces.operations.operation import plain
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.topic_names import kafka_topic
 from tabletopic_kernel.render.words import event_name, event_text, event_tone
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def enable(backend: Backend, topic: str, settings: Settings) -> answers.Row:
     for row in overview["topics"] if overview else ():
         if row["topic"] == topic and row["enabled"]:
             return row
-    return row_of_desired(desired, backend.workbench.kafka_topics().get(topic, 0))
+    return row_of_desired(desired, backend.workbench.kafka_topics().get(kafka_topic(topic), 0))
 
 
 @own_route("get", "topics/{topic}")
