@@ -120,6 +120,11 @@ export interface IStandingPattern {
   readonly others: readonly string[];
 }
 
+/** Dead letters that match a condition in SQL; without one, all. */
+export interface ISelectedLetters {
+  readonly where?: string;
+}
+
 /** What a replay of a topic's dead letters would do. */
 export interface IReplayPlan {
   readonly letters: number;

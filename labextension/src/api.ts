@@ -10,6 +10,7 @@ import type {
   IPlan,
   IQueries,
   IReplayPlan,
+  ISelectedLetters,
   IRow,
   ISettingsSchema,
   IStandingPattern,
@@ -85,13 +86,13 @@ export class TopicApi {
     return this.ask('POST', ['topics', topic, wish]);
   }
 
-  planReplay(topic: string): Promise<IReplayPlan> {
-    return this.ask('POST', ['topics', topic, 'replay', 'plan']);
+  planReplay(topic: string, letters: ISelectedLetters): Promise<IReplayPlan> {
+    return this.ask('POST', ['topics', topic, 'replay', 'plan'], { ...letters });
   }
 
-  /** Replay all dead letters; an event reports the outcome. */
-  replay(topic: string): Promise<void> {
-    return this.ask('POST', ['topics', topic, 'replay']);
+  /** Replay dead letters; an event reports the outcome. */
+  replay(topic: string, letters: ISelectedLetters): Promise<void> {
+    return this.ask('POST', ['topics', topic, 'replay'], { ...letters });
   }
 
   events(topic: string, limit: number): Promise<{ readonly events: readonly IEvent[] }> {

@@ -7,6 +7,7 @@ export namespace CommandIDs {
   export const servers = 'tabletopic:servers';
   export const manual = 'tabletopic:manual';
   export const records = 'tabletopic:records';
+  export const letters = 'tabletopic:letters';
   export const quickstart = 'tabletopic:quickstart';
   export const startStack = 'tabletopic:start-stack';
   export const stopStack = 'tabletopic:stop-stack';
@@ -36,6 +37,7 @@ export namespace CommandIDs {
     commit,
     pause,
     resume,
+    letters,
     replay,
     null,
     compact,

@@ -30,6 +30,7 @@ export interface IScreens {
   openSettings(topic: string): void;
   openManual(page?: string, word?: string): void;
   openRecords(topic: string): void;
+  openLetters(topic: string): void;
   openServers(): void;
   openNotebook(path: string): Promise<unknown>;
   insertCell(source: string): Promise<unknown>;

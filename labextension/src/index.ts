@@ -19,6 +19,7 @@ import { SettingsForm } from './form/settingsform';
 import { addResults } from './grid/renderer';
 import { addCards } from './launcher';
 import type { LazyPage } from './lazypage';
+import { lettersPage } from './letters/page';
 import { Manual } from './manual';
 import { WorkbenchModel } from './model';
 import { Notices } from './notices';
@@ -88,6 +89,7 @@ function activate(
       openSettings: topic => pages.openSettings(topic),
       openManual: () => pages.openManual(),
       openRecords: topic => pages.openRecords(topic),
+      openLetters: topic => pages.openLetters(topic),
       openServers: () => pages.openServers(),
       openNotebook: path => app.commands.execute('docmanager:open', { path }),
       insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
@@ -167,6 +169,11 @@ class Pages {
     this._open(this._records, page => page.content.topic === topic, open);
   }
 
+  openLetters(topic: string): void {
+    const open = () => new MainAreaWidget({ content: lettersPage(topic, this._model, this._trans) });
+    this._open(this._letters, page => page.content.topic === topic, open);
+  }
+
   openServers(): void {
     this._open(this._servers, () => true, () => new MainAreaWidget({ content: serversPage(this._model.api, this._trans) }));
   }
@@ -175,6 +182,11 @@ class Pages {
     void restorer.restore(this._servers, { command: CommandIDs.servers, name: () => '-' });
     void restorer.restore(this._records, {
       command: CommandIDs.records,
+      args: page => ({ topic: page.content.topic }),
+      name: page => page.content.topic ?? ''
+    });
+    void restorer.restore(this._letters, {
+      command: CommandIDs.letters,
       args: page => ({ topic: page.content.topic }),
       name: page => page.content.topic ?? ''
     });
@@ -209,6 +221,7 @@ class Pages {
   private _manual: Manual | null = null;
   private readonly _dashboards = new WidgetTracker<MainAreaWidget<DashboardFrame>>({ namespace: 'tabletopic-dashboard' });
   private readonly _records = new WidgetTracker<MainAreaWidget<LazyPage>>({ namespace: 'tabletopic-records' });
+  private readonly _letters = new WidgetTracker<MainAreaWidget<LazyPage>>({ namespace: 'tabletopic-letters' });
   private readonly _servers = new WidgetTracker<MainAreaWidget<LazyPage>>({ namespace: 'tabletopic-servers' });
   private readonly _settings = new WidgetTracker<MainAreaWidget<SettingsForm>>({ namespace: 'tabletopic-settings' });
 }

@@ -5,7 +5,7 @@ import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
 import { Actions } from './actions';
 import { ApiError, reasonOf } from './api';
-import type { IOverview, IPatternWish, IReplayPlan, IRow, Settings, TopicApi } from './api';
+import type { IOverview, IPatternWish, IReplayPlan, IRow, ISelectedLetters, Settings, TopicApi } from './api';
 
 /** With the sidebar closed only the status bar polls: this many times less often. */
 const UNWATCHED_FACTOR = 5;
@@ -180,16 +180,16 @@ export class WorkbenchModel implements IDisposable {
   }
 
   /** What a replay of the dead letters would do; null if unknown, and `problem` then says why. */
-  async planReplay(topic: string): Promise<IReplayPlan | null> {
+  async planReplay(topic: string, letters: ISelectedLetters): Promise<IReplayPlan | null> {
     let plan: IReplayPlan | null = null;
     await this._actions.run(topic, this._trans.__('reading the dead letters…'), async () => {
-      plan = await this.api.planReplay(topic);
+      plan = await this.api.planReplay(topic, letters);
     }, {});
     return plan;
   }
 
-  replay(topic: string): Promise<boolean> {
-    return this._actions.run(topic, this._trans.__('requesting a replay…'), () => this.api.replay(topic), {
+  replay(topic: string, letters: ISelectedLetters): Promise<boolean> {
+    return this._actions.run(topic, this._trans.__('requesting a replay…'), () => this.api.replay(topic, letters), {
       said: this._trans.__('Replaying the dead letters of %1; an event will report the outcome', topic)
     });
   }

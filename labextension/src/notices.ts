@@ -114,8 +114,8 @@ export class Notices implements IDisposable {
     } catch {
       // The count alone is said.
     }
-    const label = this._trans.__('Replay…');
-    this._show([{ cause: '', type: 'warning', text, label, command: CommandIDs.replay, topic }]);
+    const label = this._trans.__('Look at Dead Letters');
+    this._show([{ cause: '', type: 'warning', text, label, command: CommandIDs.letters, topic }]);
   }
 
   private _show(notices: readonly INotice[]): void {

@@ -2,15 +2,20 @@
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
-import type { IReplayPlan } from './api';
+import type { IReplayPlan, ISelectedLetters } from './api';
 import { css, h } from './dom';
 import type { WorkbenchModel } from './model';
 import { tell } from './telling';
 import { number } from './words';
 
 /** Show the plan, ask, and have the topic's host do it; false if declined or failed. */
-export async function replayLetters(topic: string, model: WorkbenchModel, trans: TranslationBundle): Promise<boolean> {
-  const plan = await model.planReplay(topic);
+export async function replayLetters(
+  topic: string,
+  model: WorkbenchModel,
+  trans: TranslationBundle,
+  letters: ISelectedLetters = {}
+): Promise<boolean> {
+  const plan = await model.planReplay(topic, letters);
   if (plan === null) {
     return tell(Promise.resolve(false), () => model.problem(topic));
   }
@@ -26,7 +31,7 @@ export async function replayLetters(topic: string, model: WorkbenchModel, trans:
   if (!answer.button.accept) {
     return false;
   }
-  const asked = await tell(model.replay(topic), () => model.problem(topic));
+  const asked = await tell(model.replay(topic, letters), () => model.problem(topic));
   if (asked) {
     Notification.info(trans.__('Replaying the dead letters of %1; see its events for the outcome', topic), {
       autoClose: 5_000

@@ -106,6 +106,15 @@ export function topicCommands(model: WorkbenchModel, screens: IScreens, trans: T
       run: topic => report(model.resume(topic), topic)
     },
     {
+      id: CommandIDs.letters,
+      label: trans.__('Look at Dead Letters'),
+      longLabel: trans.__('Look at the Dead Letters of a Topic…'),
+      caption: trans.__('Why records could not become rows; replay, drop or download those that you select'),
+      icon: undoIcon,
+      fits: row => (row.dead_letters ?? 0) > 0,
+      run: topic => screens.openLetters(topic)
+    },
+    {
       id: CommandIDs.replay,
       label: trans.__('Replay Dead Letters…'),
       longLabel: trans.__('Replay the Dead Letters of a Topic…'),

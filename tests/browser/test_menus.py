@@ -27,11 +27,11 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     dialog = page.page.get_by_role("dialog")
     for part in ("1,200 of 1,250 dead letters", "no_schema_id: 50 stay", "add price double"):
         expect(dialog).to_contain_text(part)
-    assert ("POST", "topics/clicks/replay", None) not in api.asked
+    assert ("POST", "topics/clicks/replay", {}) not in api.asked
     page.shot("dead-letters")
     dialog.get_by_role("button", name="Replay").click()
     expect(page.sidebar.get_by_role("status")).to_contain_text("Replaying the dead letters of clicks")
-    page.until_asked(api.asked, "POST", "topics/clicks/replay")
+    page.until_asked(api.asked, "POST", "topics/clicks/replay", {})
 
 
 def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: FakeApi) -> None:

@@ -94,7 +94,8 @@ export class ProfileView {
   private readonly _observer: IntersectionObserver;
 }
 
-function bars(counts: readonly number[], label: string): HTMLDivElement {
+/** Counts as bars, whose text is for screen readers. */
+export function bars(counts: readonly number[], label: string): HTMLDivElement {
   const most = Math.max(1, ...counts);
   const all = counts.map(count => {
     const bar = h('span', { title: count.toLocaleString('en') });

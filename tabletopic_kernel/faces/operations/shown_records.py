@@ -9,6 +9,7 @@ from tabletopic_kernel.faces.operations.operation import Arguments
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.peek import PeekedRecord
+    from tabletopic_kernel.workbench.peek.letters import Letters
     from tabletopic_kernel.workbench.peek.search import Records
 
 # A text, null, or the beginning of a long text with its length.
@@ -77,6 +78,39 @@ class ShownRecords:
     go_on: dict[str, str] | None
     tail: str
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LetterCounts:
+    """Dead letters of one reason: ``counts`` of those between two times, pairs of its begin in ms and their
+    number, and one of the messages.
+    """
+
+    reason: str
+    letters: int
+    first_ms: int
+    last_ms: int
+    counts: list[tuple[int, int]]
+    message: str
+
+
+@dataclass(frozen=True)
+class ShownLetters:
+    """Dead letters by reason, most first, with counts each ``step_ms``; ``records``: the newest."""
+
+    letters: int
+    step_ms: int
+    groups: list[LetterCounts]
+    records: list[ShownRecord]
+
+
+def shown_letters(letters: Letters, *, whole: bool) -> ShownLetters:
+    """The response of the page of dead letters."""
+    groups = [
+        LetterCounts(**{**vars(group), "counts": list(group.counts.items())}) for group in letters.groups
+    ]
+    records = [_shown(record, whole=whole) for record in letters.records]
+    return ShownLetters(letters.letters, letters.step_ms, groups, records)
 
 
 def shown_records(records: Records, values: Arguments) -> ShownRecords:

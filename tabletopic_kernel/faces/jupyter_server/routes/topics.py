@@ -14,6 +14,7 @@ from tabletopic_kernel.faces.jupyter_server.overview import row_of_desired
 from tabletopic_kernel.faces.jupyter_server.routes.own import own_route
 from tabletopic_kernel.faces.operations.maintenance import CompactionPlanAnswer, counts_of
 from tabletopic_kernel.faces.operations.operation import plain
+from tabletopic_kernel.faces.operations.shown_records import ShownLetters, shown_letters
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.topic_names import kafka_topic
 from tabletopic_kernel.render.words import event_name, event_text, event_tone
@@ -186,6 +187,18 @@ def plan_replay(backend: Backend, topic: str, where: LetterCondition = None) -> 
 def letters(backend: Backend, topic: str, where: LetterCondition = None, limit: Limit = 0) -> dict[str, Any]:
     """As `letters TOPIC --json` on the command line."""
     return backend.workbench.topic(topic).letters(where, limit).to_json()
+
+
+@own_route("get", "topics/{topic}/letters/records")
+def letter_records(
+    backend: Backend,
+    topic: str,
+    where: LetterCondition = None,
+    limit: Limit = 50,
+    raw: Annotated[bool, Field(description="Each record whole")] = False,
+) -> ShownLetters:
+    """List dead letters by reason, and the newest of them, in texts as `topics/{topic}/records` has them."""
+    return shown_letters(backend.workbench.topic(topic).letters(where, limit), whole=raw)
 
 
 @own_route("post", "topics/{topic}/letters/drop", 202)
