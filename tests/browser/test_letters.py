@@ -75,7 +75,7 @@ def _record(offset: int, reason: str) -> PeekedRecord:
 def test_letters_are_selected_and_dealt_with(page: LabPage, api: FakeApi) -> None:
     """By keyboard: a reason is chosen, a letter looked at, and what is done is done to those selected."""
     api.topics = [running("clicks", dead_letters=7)]
-    topic = _Topic(page.page)
+    _Topic(page.page)
     page.open()
     page.menu("clicks", "Look at Dead Letters")
     tab = page.page.locator(".jp-TableTopic-letters")
