@@ -87,9 +87,9 @@ class TopicSettings(Frozen):
     )
     subjects: Literal["own", "any", "value_subject"] = Field(
         "own",
-        description="which schemas records may use: those of the topic's own subjects (topic-value, "
-        "topic-key, value_subject, and by the record's name), or any in the registry. value_subject: records "
-        "of another own subject are ignored",
+        description="which schemas records may use: own ones, any in the registry, or those of value_subject "
+        "while records of other subjects are ignored. Own subjects are topic-value, topic-key, value_subject "
+        "and those with the record's name",
     )
     accepted_texts: AcceptedTexts = Field(
         (), description="the text that records mean by a reused schema id: see schema --accept"
