@@ -101,6 +101,9 @@ def test_letters_are_selected_and_dealt_with(page: LabPage, api: FakeApi) -> Non
 
     tab.get_by_role("button", name="Drop…").click()
     dialog = page.page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Drop").click()
+    expect(status).to_have_text("Nothing was dropped: choose “Drop…” again, and write why.")
+    tab.get_by_role("button", name="Drop…").click()
     expect(dialog).to_contain_text("2 dead letters go for good.")
     dialog.get_by_label("Why").fill("test data")
     dialog.get_by_role("button", name="Drop").click()

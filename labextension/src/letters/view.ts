@@ -125,6 +125,9 @@ export class LettersView implements IPageView {
     const heads = [trans.__('reason'), trans.__('letters'), each, trans.__('newest (UTC)'), trans.__('a message')];
     this._groups.replaceChildren(...(rows.length > 0 ? [grid(trans.__('Reasons'), heads, rows, [1])] : []));
     this._list.replace(records);
+    if (!records.some(record => placeOf(record) === this._wanted)) {
+      this._detail.close();
+    }
     for (const button of this._actions) {
       setBusy(button, letters === 0);
     }
@@ -184,8 +187,13 @@ export class LettersView implements IPageView {
     if (!answer.button.accept) {
       return;
     }
+    const why = note.value.trim();
+    if (why === '') {
+      this._say(trans.__('Nothing was dropped: choose “Drop…” again, and write why.'), true);
+      return;
+    }
     try {
-      await this._api.drop(this._selected, note.value.trim());
+      await this._api.drop(this._selected, why);
       Notification.info(trans.__('Dropping dead letters of %1; see its events for the outcome', this._topic), {
         autoClose: 5_000
       });

@@ -82,8 +82,9 @@ class ShownRecords:
 
 @dataclass(frozen=True)
 class LetterCounts:
-    """Dead letters of one reason: ``counts`` of those between two times, pairs of its begin in ms and their
-    number, and one of the messages.
+    """Dead letters of one reason, and one of their messages.
+
+    ``counts``: for each step of time, its begin in ms and the number of dead letters in it.
     """
 
     reason: str
