@@ -14,6 +14,7 @@ import pytest
 
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.model.topic_names import kafka_topic
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import made_topic
 from tests.integration.rows import FAST, field, record
@@ -145,11 +146,12 @@ class Shop:
 
     def close(self) -> None:
         """Disable what was enabled."""
-        enabled = self._bench.desired_topics()
         for sender in self.senders:
             sender.registry.close()
-            if sender.topic in enabled:
-                self._bench.disable(sender.topic)
+        own = {sender.topic for sender in self.senders}
+        for name in self._bench.desired_topics():
+            if kafka_topic(name) in own:
+                self._bench.disable(name)
 
 
 @pytest.fixture(scope="module")
