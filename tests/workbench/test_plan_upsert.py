@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimestamptzType
 
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.settings.options import validated
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
@@ -99,6 +101,35 @@ def test_keys_of_the_newest_records(
     newest[:] = [_record(key)]
     (refused,) = planned(catalog, None, **settings).refused
     assert why in refused
+
+
+@pytest.mark.parametrize(
+    ("key_type", "key", "before", "is_refused"),
+    [
+        ('"int"', {"g": 5}, None, False),
+        ('["null", "int"]', {"g": 5}, {"g": 4}, False),
+        ('["null", "int"]', {"g": 5}, None, True),
+        ('"int"', {"g": None}, {"g": 4}, True),
+    ],
+    ids=["primary key", "whole rows", "a column that may be null", "a delete without its key"],
+)
+def test_change_events_that_do_not_name_their_row(
+    newest: list[PeekedRecord],  # noqa: F811
+    key_type: str,
+    key: dict[str, int | None],
+    before: dict[str, int] | None,
+    is_refused: bool,
+) -> None:
+    """PostgreSQL sends the old key alone with REPLICA IDENTITY FULL."""
+    event = {"op": "u", "before": before, "after": {"g": 5}}
+    newest.append(PeekedRecord(0, 0, 0, b"k", None, event, None, b"x", key_value=key))
+    text = f'{{"type": "record", "name": "K", "fields": [{{"name": "g", "type": {key_type}}}]}}'
+    registry: Any = SimpleNamespace(latest=lambda _: RegisteredSchema(1, "AVRO", text, (), "t-key", 1))
+    settings = TopicSettings(mode="upsert", transform="flatten_debezium", key_format="by_schema_id")
+    broker: Any = None
+    foreign: Any = SimpleNamespace(properties={})
+    with pytest.raises(UsageError, match=r"g may be null.*FULL") if is_refused else nullcontext():
+        check_upsert_topic("t", settings, broker, registry, foreign, None, {})
 
 
 def test_a_table_keeps_its_mode(catalog: Catalog) -> None:  # noqa: F811

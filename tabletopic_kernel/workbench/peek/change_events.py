@@ -50,6 +50,12 @@ def advice(records: Sequence[PeekedRecord], settings: TopicSettings) -> list[str
     return notes
 
 
+def sends_no_whole_rows(records: Sequence[PeekedRecord]) -> bool:
+    """Whether an update among them has no row before it: the source's table has no REPLICA IDENTITY FULL."""
+    events = filter(None, (_event(record.value) for record in records))
+    return any(event["op"] == "u" and event["before"] is None for event in events)
+
+
 def _event(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     payload = (value or {}).get("payload")
     event = payload if isinstance(payload, Mapping) else value

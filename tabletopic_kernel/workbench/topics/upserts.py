@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -19,12 +21,14 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
 from tabletopic_kernel.model.columns.evolution import HEADER
 from tabletopic_kernel.model.columns.upsert_columns import Former, check_upsert, upsert_columns
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.registered import key_subject
+from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.peek.change_events import sends_no_whole_rows
 
 _RECORDS: Final = 20  # newest ones whose keys are looked at
 _NOTE: Final = (
@@ -92,7 +96,8 @@ def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: R
             f"the keys of {topic} name a schema ({key_subject(topic)}), so equal ones may differ in bytes: "
             "set --key-format by_schema_id, or name columns with --key"
         )
-    keys = [record.key for record in newest.newest_records(topic, settings, broker, registry, _RECORDS)]
+    records = newest.newest_records(topic, settings, broker, registry, _RECORDS)
+    keys = [record.key for record in records]
     if keys and all(key is None for key in keys):
         raise UsageError(
             f"the newest records of {topic} have no keys: name columns of their values with --key"
@@ -102,3 +107,30 @@ def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: R
             f"the keys of {topic} are JSON with their schema, which is part of their bytes: name columns of "
             "the values with --key"
         )
+    if settings.transform == "flatten_debezium":
+        _check_changes(topic, records, registry.latest(key_subject(topic)))
+
+
+def _check_changes(topic: str, records: Sequence[PeekedRecord], key_schema: RegisteredSchema | None) -> None:
+    """Check that changes name the row that they replace, as those by a primary key or with whole rows do."""
+    columns = {
+        name
+        for record in records
+        for name, value in (record.key_value if isinstance(record.key_value, dict) else {}).items()
+        if value is None
+    }
+    if sends_no_whole_rows(records):
+        columns |= _nullable(key_schema)
+    if columns:
+        raise UsageError(
+            f"the key of {topic} is not a primary key: {', '.join(sorted(columns))} may be null. Without "
+            "whole rows, an update or delete does not name the row that it changes. Give the source's table "
+            "REPLICA IDENTITY FULL, or remove message.key.columns from the connector"
+        )
+
+
+def _nullable(schema: RegisteredSchema | None) -> set[str]:
+    """Columns of an Avro key that may be null."""
+    record = json.loads(schema.text) if schema is not None and schema.kind == "AVRO" else None
+    fields = record.get("fields", []) if isinstance(record, dict) else []
+    return {field["name"] for field in fields if isinstance(field["type"], list) and "null" in field["type"]}
