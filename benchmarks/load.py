@@ -1,4 +1,8 @@
-"""The benchmarked topics: the clickstream's 13 fields in each format, and 100 columns in Avro."""
+"""The benchmarked topics: the clickstream's 13 fields in each format, and further shapes in Avro.
+
+These have 100 columns (``wide``), schema ids of two versions in turns (``two_ids``), or a table of 50
+partitions, all of which get records at once (``partitioned``).
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,10 @@ from tabletopic_kernel.formats.protobuf.schema.tree import load as load_protobuf
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.workbench.workbench import Workbench
 
-Format = Literal["avro", "protobuf", "json_schema", "json", "wide"]
+Format = Literal["avro", "protobuf", "json_schema", "json", "wide", "two_ids", "partitioned"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _DISTINCT = 50_000
+PARTITIONS: Final = 50
 
 _PROTO: Final = """
 syntax = "proto3";
@@ -81,6 +86,8 @@ _REGISTERED: Final[dict[Format, tuple[str, str]]] = {
     "protobuf": ("PROTOBUF", _PROTO),
     "json_schema": ("JSON", _JSON_SCHEMA),
     "wide": ("AVRO", wide.SCHEMA),
+    "two_ids": ("AVRO", schema_text("v1")),
+    "partitioned": ("AVRO", schema_text("v1")),
 }
 
 
@@ -100,6 +107,17 @@ class Load:
     def value_format(self) -> str:
         """The value_format with which the topic is read."""
         return "json" if self.schema_id is None else "by_schema_id"
+
+    @property
+    def partition_by(self) -> list[str]:
+        """The setting of the topic's table."""
+        return [f"bucket({PARTITIONS}, user_id)"] if self.format == "partitioned" else []
+
+    @property
+    def of_one_schema(self) -> list[bytes]:
+        """Values that ``decoder`` decodes."""
+        begin = b"" if self.schema_id is None else prefix(self.schema_id)
+        return [value for _, value in self.records if value.startswith(begin)]
 
     @property
     def bytes_per_record(self) -> float:
@@ -131,16 +149,22 @@ class Load:
 
 def make_load(workbench: Workbench, topic: str, format_: Format) -> Load:
     """Register the schema and encode the events."""
-    schema_id = None
+    schema_id = later_id = None
     if format_ != "json":
         kind, text = _REGISTERED[format_]
         with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
-    encode = encoder(format_, schema_id)
+            later_id = schema_id
+            if format_ == "two_ids":
+                text = json.dumps(
+                    {**json.loads(text), "doc": "A click, as the shop's second version sends it."}
+                )
+                later_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
+    encoders = [encoder(format_, schema_id) for schema_id in (schema_id, later_id)]
     events = [(event.key, event.value) for event in Clickstream(7, "v1").events(_DISTINCT)]
     if format_ == "wide":
         events = [(value["event_id"].encode(), value) for value in wide.events(_DISTINCT)]
-    records = [(key, encode(value)) for key, value in events]
+    records = [(key, encoders[at % 2](value)) for at, (key, value) in enumerate(events)]
     return Load(topic, format_, schema_id, records, tuple(value["event_id"] for _, value in events))
 
 
@@ -148,8 +172,8 @@ def encoder(format_: Format, schema_id: int | None) -> Callable[[dict[str, Any]]
     """A function from an event to a record's value; ``schema_id`` is None only for JSON without a schema."""
     if schema_id is None:
         return _json
-    encoders = {"avro": _avro, "json_schema": _framed_json, "protobuf": _protobuf, "wide": wide.encoder}
-    return encoders[format_](schema_id)
+    encoders = {"json_schema": _framed_json, "protobuf": _protobuf, "wide": wide.encoder}
+    return encoders.get(format_, _avro)(schema_id)
 
 
 def _avro(schema_id: int) -> Callable[[dict[str, Any]], bytes]:

@@ -155,7 +155,12 @@ def cpu_of_path(
     """
     topic, total = load.topic, records + warm_up
     meter = CpuMeter(host, *beside)
-    workbench.enable(topic, {"commit_interval_ms": "10s", "value_format": load.value_format})
+    settings = {
+        "commit_interval_ms": "10s",
+        "value_format": load.value_format,
+        "partition_by": load.partition_by,
+    }
+    workbench.enable(topic, settings)
     limit_s = _PATH_LIMIT_S + total / _SLOWEST
     deadline = time.monotonic() + limit_s
     staged = committed = 0
@@ -200,7 +205,7 @@ def cpu_of_floor(metadata_json: str, load: Load, records: int) -> float:
     writer = DataFileWriter(metadata_json, {}, epoch=999)
     target = file_schema(writer.schema)
     columns = Schema(*(field for field in writer.schema.fields if not field.name.startswith("_kafka_")))
-    values = pa.array([value for _, value in load.records], pa.binary())
+    values = pa.array(load.of_one_schema, pa.binary())
     decoder = load.decoder(columns)
     decoder.decode(values)
     turns = max(1, records // len(values))
@@ -225,7 +230,7 @@ def cpu_of_rewriting(plan: TablePlan, load: Load) -> float:
     writer = DataFileWriter(plan.metadata, plan.io_properties, epoch=999)
     target = file_schema(writer.schema)
     columns = Schema(*(field for field in writer.schema.fields if not field.name.startswith("_kafka_")))
-    values = pa.array([value for _, value in load.records[:_ROWS_OF_SMALL_FILE]], pa.binary())
+    values = pa.array(load.of_one_schema[:_ROWS_OF_SMALL_FILE], pa.binary())
     rows, _refused = load.decoder(columns).decode(values)
     few = conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target)
     files = [file for _ in range(_SMALL_FILES) for file in writer.write(pa.Table.from_batches([few]))]

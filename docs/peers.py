@@ -21,7 +21,13 @@ _NAMES: Final = {
     "flink": "Flink SQL, Iceberg's sink",
     "loop": "loop with PyIceberg",
 }
-_TITLES: Final = {"avro": "Avro, 13 columns", "json": "JSON, 13 columns", "wide": "Avro, 100 columns"}
+_TITLES: Final = {
+    "avro": "Avro, 13 columns",
+    "json": "JSON, 13 columns",
+    "wide": "Avro, 100 columns",
+    "two_ids": "Avro, 13 columns, schema ids of two versions in turns",
+    "partitioned": "Avro, 13 columns, 50 partitions of the table at once",
+}
 _BY_KEY: Final = {"ours": _NAMES["ours"], "spark": "Spark, `MERGE INTO`", "flink": "Flink SQL, upsert"}
 _READERS: Final = "DuckDB, sum", "PyIceberg, sum"
 _PRICES: Final = LISTS["aws-s3"]

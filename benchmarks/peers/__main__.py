@@ -56,9 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    names = ",".join(PROGRAMS)
+    names, shapes = ",".join(PROGRAMS), "avro,json,wide,two_ids,partitioned"
     parser.add_argument("--programs", type=_words, default=names, help=f"some of {names} (default: all)")
-    parser.add_argument("--formats", type=_words, default="avro", help="avro, json, wide (default: avro)")
+    parser.add_argument("--formats", type=_words, default="avro", help=f"some of {shapes} (default: avro)")
     parser.add_argument("--records", type=int, default=4_000_000, help="measured (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=2_000_000, help="before (default: %(default)s)")
     parser.add_argument("--interval", type=int, default=5, help="seconds between commits (default: 5)")

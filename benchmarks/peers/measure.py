@@ -114,6 +114,7 @@ def prepare(site: Site, name: str) -> str:
     settings = {
         "commit_interval_ms": f"{site.interval_s}s",
         "value_format": site.load.value_format,
+        "partition_by": site.load.partition_by,
     }
     site.bench.enable(site.load.topic, settings)
     return site.bench.table_of(site.load.topic)

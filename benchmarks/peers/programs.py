@@ -56,6 +56,7 @@ def spark(site: Site, folder: Path, columns: str = _JSON_COLUMNS, key: str = "")
         "schema": site.load.avro_schema,
         "columns": columns,
         "key": key,
+        "fanout": bool(site.load.partition_by),  # else it refuses rows that are not in the partitions' order
         "rejects": f"{site.catalog_name}.{NAMESPACE}.{REJECTS}" if site.tolerant else "",
         "table": f"{site.catalog_name}.{NAMESPACE}.spark",
         "interval": f"{site.interval_s} seconds",
@@ -64,6 +65,7 @@ def spark(site: Site, folder: Path, columns: str = _JSON_COLUMNS, key: str = "")
     settings = {key: conf[key] for key in ("spark.master", "spark.driver.memory")}
     settings |= {"maxOffsetsPerTrigger": source["maxOffsetsPerTrigger"], "trigger": job["interval"]}
     settings |= {name: conf[name] for name in ("spark.sql.shuffle.partitions",) if name in conf}
+    settings |= {"fanout-enabled": "true"} if job["fanout"] else {}
     settings |= {"mode": "PERMISSIVE, a second query for what gives no row"} if site.tolerant else {}
     return _script("spark_job", job, folder, settings, {"JAVA_HOME": str(jvm.spark_java_home(folder))})
 

@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import (
     DecimalType,
     DoubleType,
@@ -26,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from benchmarks import wide
-from benchmarks.load import Format, Load
+from benchmarks.load import PARTITIONS, Format, Load
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.local.java import jars, jvm
@@ -97,7 +98,11 @@ class Site:
         """An empty table with the value's columns, as a user of a sink creates it."""
         catalog = self.catalog()
         catalog.create_namespace_if_not_exists(NAMESPACE)
-        return catalog.create_table((NAMESPACE, table), columns(self.load.format))
+        made = catalog.create_table((NAMESPACE, table), columns(self.load.format))
+        if self.load.partition_by:
+            with made.update_spec() as spec:
+                spec.add_field("user_id", BucketTransform(PARTITIONS), "user_id_bucket")
+        return made
 
 
 @contextlib.contextmanager

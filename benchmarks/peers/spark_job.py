@@ -47,5 +47,6 @@ if job["rejects"]:
 if job["key"]:
     writer(events, "rows").foreachBatch(merge).start()
 else:
-    writer(events.select("event.*"), "rows").format("iceberg").toTable(job["table"])
+    rows = writer(events.select("event.*"), "rows").format("iceberg")
+    rows.option("fanout-enabled", job["fanout"]).toTable(job["table"])
 session.streams.awaitAnyTermination()
