@@ -229,8 +229,8 @@ class Owner:
             self.dead_letters.unsettle()
             raise
 
-    def commit_letters_compaction(self, batch: CompactedBatch) -> int:
-        """Commit a compaction of the dead letters; returns the number of delete files that it removed.
+    def commit_letters_compaction(self, batch: CompactedBatch) -> tuple[int, int]:
+        """Commit a compaction of the dead letters; returns ``delete_file_counts``.
 
         Raises OutdatedError if it is not committed. Its files are deleted, unless a request that may still
         arrive names them: then the next owner's sweep decides.
@@ -242,7 +242,7 @@ class Owner:
                 with suppress(RetryableError):
                     self.files.discard((), batch.files)
             raise OutdatedError(str(error)) from error
-        return removed_deletes(self.dead_letters.table)
+        return delete_file_counts(self.dead_letters.table)
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
@@ -289,7 +289,8 @@ def _rows(keeper: SchemaKeeper, after: Ledger, batches: tuple[StagedBatch, ...])
     return PendingCommit(batches, upserted(after, upsert), upsert=upsert)
 
 
-def removed_deletes(table: TopicTable | None) -> int:
-    """The number of delete files that a table's newest commit removed."""
+def delete_file_counts(table: TopicTable | None) -> tuple[int, int]:
+    """The numbers of delete files that a table's newest commit removed and added."""
     newest = table.ledger_snapshot() if table is not None else None
-    return int(summary(newest[1]).get("removed-delete-files", 0)) if newest and newest[1] else 0
+    figures = summary(newest[1]) if newest and newest[1] else {}
+    return int(figures.get("removed-delete-files", 0)), int(figures.get("added-delete-files", 0))

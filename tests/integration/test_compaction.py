@@ -142,6 +142,31 @@ def test_rows_that_spark_deletes_meanwhile_stay_deleted(
     assert len(_rows(bench, topic)) == len(left) + 1
 
 
+def test_rows_of_a_table_kept_by_key_are_counted_at_once(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A delete file that also names a file that stays is written again, without the dropped positions."""
+    sender = new_topic()
+    for at, ids in enumerate((range(50), range(50, 100), range(45, 55))):
+        sender.avro(V1, *map(row_v1, ids))
+        if at == 0:
+            bench.enable(sender.topic, FAST | {"mode": "upsert", "key": "id"})
+        caught_up(sender.topic)
+    table = bench.open_catalog().load_table(f"default.{sender.topic}")
+    before = _rows(bench, sender.topic)
+    done = bench.compact(sender.topic, "id < 50")
+    assert done is not None
+    assert (done.error, done.files, done.deleted_rows) == (None, 1, 5)
+    assert (done.delete_files, done.new_delete_files) == (1, 1)
+    (status,) = bench.status(sender.topic)
+    assert status.rows == len(before) == 100
+    assert (_rows(bench, sender.topic), _in_spark(bench, f"lake.default.{sender.topic}")) == (
+        before, [row[0] for row in before],
+    )  # fmt: skip
+    kinds = [task.delete_files for task in table.refresh().scan().plan_files() if task.delete_files]
+    assert [file.record_count for files in kinds for file in files] == [5]
+
+
 def _in_spark(bench: Workbench, name: str) -> list[str]:
     """Ids as Spark reads them."""
     spark = bench.spark()

@@ -341,6 +341,7 @@ OF_LETTERS: dict[str, tuple[Move, int]] = {
 }
 
 
+DELETES = ("delete rows", "delete positions")
 # After these a topic may stop until a person has looked.
 STOPS = ("roll back", "drop", "replace", "delete rows", "delete a new file")
 
@@ -353,6 +354,9 @@ def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random
         return False
     if world.reader.lacks_files(table) and name not in ("drop", "replace"):  # nobody can read it
         return False
+    letters = world.lake.look(LETTERS)
+    if name in DELETES and letters and world.reader.lacks_files(letters):
+        return False  # the reader reads both tables to know which rows go by right
     try:
         moves[name][0](world, dice, table)
     except CommitFailedException:

@@ -181,7 +181,7 @@ class World:
             if foreign.do(self, LETTERS if move.of == "letters" else MAIN, move.verb, dice):
                 self.counts.foreign += 1
                 self.may_stop |= move.verb in foreign.STOPS
-                self.rows_deleted |= move.verb in ("delete rows", "delete positions")
+                self.rows_deleted |= move.verb in foreign.DELETES
                 if self.setting.keyed and move.verb == "rewrite":  # without the rows that others deleted
                     self.may_stop |= self.rows_deleted
                 self.folder_moved |= move.verb == "share the folder"

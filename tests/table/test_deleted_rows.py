@@ -25,7 +25,8 @@ from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes import commit, way_back
-from tabletopic_kernel.table.changes.ledger_history import summary
+from tabletopic_kernel.table.changes.ledger_history import live_rows, summary
+from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tests.table.foreign_deletes import delete_files, delete_rows, remove_delete_file
@@ -94,16 +95,42 @@ def test_deleted_rows_are_left_out_and_their_delete_files_go(lake: Lake) -> None
     assert _numbers(lake) == [*before, 50]
 
 
-def test_a_delete_file_of_others_stays(lake: Lake) -> None:
-    """It names a file that is not rewritten; as that one is, it goes."""
+def _live(lake: Lake) -> int:
+    """The rows that are there, as `status` counts them."""
+    return live_rows(summary(lake.table.current_snapshot()))
+
+
+@pytest.mark.parametrize("with_bounds", [False, True])
+def test_a_delete_file_keeps_the_positions_of_files_that_stay(lake: Lake, with_bounds: bool) -> None:
+    """It is written again without those of rewritten files, with those that come meanwhile; then it goes."""
     first, second, third = _paths(lake)
-    delete_rows(lake.table, {first: [0], second: [0], third: [3]}, with_bounds=False)
-    lake.compact("n < 8")
-    assert _numbers(lake) == [1, 2, 3, 5, 6, 7, 8, 9, 10]
-    assert len(delete_files(lake.table)) == 1
+    delete_rows(lake.table, {first: [0], second: [0], third: [3]}, with_bounds=with_bounds)
+    plan = lake.plan("n < 8")
+    made = lake.rewrite(plan.groups[0])
+    delete_rows(lake.table, {second: [2], third: [1]})
+    lake.commit(plan.groups[0], made, plan.delete_files)
+    assert _numbers(lake) == [1, 2, 3, 5, 7, 8, 10]
+    duck = DuckLake(lake.catalog).sql("select n from lake.default.clicks order by n")
+    assert duck["n"].to_pylist() == _numbers(lake)
+    assert [file.record_count for file in delete_files(lake.table)] == [3]
+    assert _live(lake) == 7
+    assert has_newest_rows(lake.table, lake.table.snapshots()[-2])
     lake.compact()
-    assert _numbers(lake) == [1, 2, 3, 5, 6, 7, 8, 9, 10]
-    assert delete_files(lake.table) == []
+    assert (_numbers(lake), _live(lake), delete_files(lake.table)) == ([1, 2, 3, 5, 7, 8, 10], 7, [])
+
+
+def test_a_delete_file_that_is_older_than_a_file_that_stays(lake: Lake) -> None:
+    """Not all readers apply it there, and all would apply a new one: it stays as it is."""
+    first, second, third = _paths(lake)
+    (again,) = [file for file in lake.files() if file.file_path == third]
+    old = delete_rows(lake.table, {first: [0], second: [0], third: [3]})
+    with lake.table.transaction() as change, change.update_snapshot().overwrite() as removes:
+        removes.delete_data_file(again)
+    with lake.table.transaction() as change, change.update_snapshot().fast_append() as adds:
+        adds.append_data_file(again)
+    lake.compact("n < 8")
+    assert len(lake.files()) == 2
+    assert [file.file_path for file in delete_files(lake.table)] == [old.file_path]
 
 
 def test_a_file_of_which_nothing_is_left_goes(lake: Lake) -> None:

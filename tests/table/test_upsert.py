@@ -255,6 +255,7 @@ def played(seed: int, real: Catalog) -> Upserts:
             continue
         if step == "compact":
             table.lake.compact()
+            table.check()
             continue
         batches = [_next_batch(dice, logs, read) for _ in range(2 if step == "two" else 1)]
         if step == "crash":

@@ -130,7 +130,8 @@ def _compact_text(outcome: Compacted | CompactionPlanAnswer, _: Arguments) -> li
     lines = [line(f"{files}: {outcome.rows:,} rows, {sizes}")]
     if outcome.deleted_rows or outcome.delete_files:
         deleted, files = f"{outcome.deleted_rows:,}", f"{outcome.delete_files:,}"
-        lines.append(line(f"{deleted} deleted rows dropped, {files} delete files removed"))
+        new = f", {outcome.new_delete_files:,} written" if outcome.new_delete_files else ""
+        lines.append(line(f"{deleted} deleted rows dropped, {files} delete files removed{new}"))
     return lines
 
 
@@ -153,7 +154,7 @@ def _compaction_plan_text(plan: CompactionPlanAnswer) -> Iterator[str]:
 _COMPACTED = ("topic", "files_before", "files", "bytes_before", "bytes", "rows", "deleted_rows")
 
 
-@operation(PANEL, _compact_text, json=_fields(*_COMPACTED, "delete_files", "seconds"))
+@operation(PANEL, _compact_text, json=_fields(*_COMPACTED, "delete_files", "new_delete_files", "seconds"))
 def compact(
     workbench: Workbench,
     topic: Topic,

@@ -227,7 +227,7 @@ class Compaction:
             data, letters = ((), batch.files) if self._dead_letters else (batch.files, ())
             self._ownership.discard(data, letters)
             raise
-        delete_files = answer if self._dead_letters else (yield answer)
+        removed, added = answer if self._dead_letters else (yield answer)
         self._scan.files -= len(replaced) - len(batch.files)
         for name, figure in (
             ("files_before", len(replaced)),
@@ -236,12 +236,13 @@ class Compaction:
             ("bytes", batch.bytes),
             ("rows", sum(file.record_count for file in batch.files)),
             ("deleted_rows", batch.replaced.dropped_rows),
-            ("delete_files", delete_files),
+            ("delete_files", removed),
+            ("new_delete_files", added),
         ):
             self._figures[name] = self._figures.get(name, 0) + figure
 
     def _hand_over(self, batch: CompactedBatch, owner: Owner) -> Any:
-        """In the coordinator's thread: the number of delete files removed with it, or its future."""
+        """In the coordinator's thread: ``delete_file_counts`` of its commit, or their future."""
         if self._dead_letters:
             return owner.commit_letters_compaction(batch)
         return self._ownership.stage(batch, at_once=self._request is not None)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.host.owner import Owner, removed_deletes
+from tabletopic_kernel.host.owner import Owner, delete_file_counts
 from tabletopic_kernel.host.ownership.cut_log import compare
 from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
 from tabletopic_kernel.host.report import Reporter
@@ -63,7 +63,7 @@ class Ownership:
         self._lock = threading.Lock()
         self._questions: deque[tuple[Callable[[Owner], Any], Future[Any]]] = deque()
         self._is_over = False
-        self._commits: list[tuple[StagedBatch, Future[int]]] = []
+        self._commits: list[tuple[StagedBatch, Future[tuple[int, int]]]] = []
 
     # -- from any thread
 
@@ -152,13 +152,13 @@ class Ownership:
         self._report.progress.sync(self.owner)
         answer.set_result(result)
 
-    def stage(self, batch: StagedBatch, *, at_once: bool) -> Future[int]:
+    def stage(self, batch: StagedBatch, *, at_once: bool) -> Future[tuple[int, int]]:
         """Stage a job's batch, as part of an answer; ``at_once``: its commit does not wait for the interval.
 
-        The future of its commit has the number of delete files that it removed; OutdatedError: other writers
-        changed the files that it replaces, and it was dropped; StartOverError: the next owner decides.
+        The future of its commit has ``delete_file_counts``; OutdatedError: other writers changed the files
+        that it replaces, and it was dropped; StartOverError: the next owner decides.
         """
-        answer: Future[int] = Future()
+        answer: Future[tuple[int, int]] = Future()
         self._commits.append((batch, answer))
         self._stage(batch, at_once)
         return answer
@@ -169,7 +169,7 @@ class Ownership:
         self._commits = [commit for commit in self._commits if commit not in done]
         for _, answer in done:
             if error is None:
-                answer.set_result(removed_deletes(self.owner.table))
+                answer.set_result(delete_file_counts(self.owner.table))
             else:
                 answer.set_exception(error)
 

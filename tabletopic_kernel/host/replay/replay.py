@@ -66,7 +66,7 @@ class Replay:
         """Report the new rows, and the letters that stay by reason."""
         self._outcomes.replayed(self._request, error=error, **self._figures)
 
-    def _stage_round(self, _: Owner) -> tuple[int, Future[int]] | None:
+    def _stage_round(self, _: Owner) -> tuple[int, Future[tuple[int, int]]] | None:
         batch = once_more(self.round)
         return None if batch is None else (batch.rows, self._ownership.stage(batch, at_once=True))
 

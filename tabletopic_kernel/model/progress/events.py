@@ -202,8 +202,9 @@ class LettersDropped(_Event):
 class Compacted(_Event):
     """Small files of the table, or (``dead_letters``) of the dead-letter table, were merged.
 
-    ``rows`` are in the new files; others had deleted ``deleted_rows``, and ``delete_files`` named no file of
-    the table any more. ``request_id``: None if it was due; ``error`` says why it ended early.
+    ``rows`` are in the new files, and ``deleted_rows`` are not. ``delete_files`` were removed, and their
+    positions in other files are in ``new_delete_files``, with those that others deleted meanwhile.
+    ``request_id``: None if it was due; ``error`` says why it ended early.
     """
 
     type: Literal["Compacted"] = "Compacted"
@@ -216,6 +217,7 @@ class Compacted(_Event):
     rows: int = 0
     deleted_rows: int = 0
     delete_files: int = 0
+    new_delete_files: int = 0
     seconds: float = 0.0
     error: str | None = None
 

@@ -43,7 +43,8 @@ class DeleteFile:
         within = (lower is None or lower <= path) and (upper is None or path <= upper)
         # Readers take equal bounds for the only file that is meant.
         named_alone = lower is None or lower != upper or set(self.positions or ()) == {data_file.file_path}
-        return same_partition(file, data_file) and within and named_alone
+        applies = same_partition(file, data_file) and not _is_older(self.entry, data)
+        return applies and within and named_alone
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ files are translated to positions in the new one, and deleted there in the same 
 apply such a file, or if it deletes by value, the compaction is given up and planned again. The request
 asserts the head that was checked (I3).
 
-The snapshot removes a delete file if all data files that it names are removed, or were before.
+The snapshot also removes the delete files of replaced files: live rows are the rows of data files less the
+positions of delete files (``live_rows``). Positions in files that stay are written again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as dataclass_replace
 from functools import partial
@@ -28,6 +30,7 @@ from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
 from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.pipeline.write import epoch_folder, epochs_root
 from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head
 from tabletopic_kernel.table.compaction.plan import refusal
@@ -58,11 +61,17 @@ def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChan
     with reachable("the storage", lent=lends_keys(table)):
         try:
             late, positions = _late(table, head, replaced)
+            named = dict(replaced.applied) | {file.location: frozenset(file.positions or ()) for file in late}
+            removed, stay, kept = _without(table, head, replaced, named)
         except FileNotFoundError as error:
             raise OutdatedError(f"a delete file of {name} is gone: {error}") from error
-    named = dict(replaced.applied) | {file.location: frozenset(file.positions or ()) for file in late}
-    removed = (*replaced.files, *_removable(head, replaced, named))
-    return dataclass_replace(change, delete_rows=positions, remove=removed)
+    return dataclass_replace(
+        change,
+        delete_rows=positions | kept,
+        remove=(*replaced.files, *removed),
+        stay=stay,
+        folder=f"{epochs_root(table.metadata)}/{epoch_folder(change.ledger.epoch)}",
+    )
 
 
 def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[DeleteFile], dict[str, Positions]]:
@@ -114,13 +123,28 @@ def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> 
     return {product: np.unique(np.concatenate(parts)) for product, parts in products.items()}
 
 
-def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]]) -> tuple[DataFile, ...]:
-    """Delete files that will apply to no remaining data file; ``named``: the data files that each names."""
-    stays = head.paths - {file.file_path for file in replaced.files}
-    names = {file_name(path) for path in stays}
-    return tuple(
-        entry.data_file
-        for entry in head.deletes
-        if entry.data_file.file_path in named
-        and not names & {file_name(path) for path in named[entry.data_file.file_path]}
-    )
+def _without(
+    table: Table, head: Head, replaced: Replaced, named: Mapping[str, frozenset[str]]
+) -> tuple[list[DataFile], tuple[DataFile, ...], dict[str, Positions]]:
+    """The delete files to remove, and the data files that stay with the positions that these have of them.
+
+    ``named``: the data files that each delete file of the replaced ones names. One that not all readers apply
+    to a file that stays is not removed: all would apply the new one.
+    """
+    gone = {file.file_path for file in replaced.files}
+    stay = {path: entry for entry in head.data if (path := entry.data_file.file_path) not in gone}
+    names = {file_name(path) for path in stay}
+    removed: list[DataFile] = []
+    applies: dict[str, set[str]] = {}
+    for entry in head.deletes:
+        paths = named.get(entry.data_file.file_path, frozenset())
+        delete_file, kept = DeleteFile(entry, Counter(paths)), {p for p in paths if file_name(p) in names}
+        if paths and all(path in stay and delete_file.is_exact(stay[path]) for path in kept):
+            removed.append(entry.data_file)
+            applies |= {delete_file.location: kept} if kept else {}
+    masks = {
+        path: np.zeros(stay[path].data_file.record_count, np.bool_) for path in set().union(*applies.values())
+    }
+    mark_deleted(table.io, applies, masks)
+    positions = {path: np.flatnonzero(mask) for path, mask in masks.items() if mask.any()}
+    return removed, tuple(stay[path].data_file for path in positions), positions

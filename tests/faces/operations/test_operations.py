@@ -48,7 +48,7 @@ _EVENT: dict[str, Any] = {"topic": "clicks", "at_ms": 1}
 REPLAYED = Replayed(**_EVENT, replay_id="r", rows=5, stayed={"avro_cut": 2})
 COMPACTED = Compacted(
     **_EVENT, request_id="r", files_before=40, files=2, bytes_before=4_000_000, bytes=1_000_000, rows=1_000,
-    seconds=2.5, deleted_rows=3_000, delete_files=2,
+    seconds=2.5, deleted_rows=3_000, delete_files=2, new_delete_files=1,
 )  # fmt: skip
 EXPIRED = Expired(**_EVENT, request_id="r", snapshots=700, kept=20, files=1_400, bytes=4_000_000)
 LETTERS = EXPIRED.model_copy(update={"dead_letters": True, "snapshots": 1})
@@ -213,9 +213,9 @@ CASES = (
     Case(
         f"compact clicks {_WHERE}",
         ("compact", ("clicks", "a > 7", 3.0)),
-        ("40 files became 2: 1,000 rows", "3,000 deleted rows dropped, 2 delete files removed"),
+        ("40 files became 2: 1,000 rows", "3,000 deleted rows dropped, 2 delete files removed, 1 written"),
         {"topic": "clicks", "files_before": 40, "files": 2, "bytes_before": 4_000_000, "bytes": 1_000_000}
-        | {"rows": 1_000, "deleted_rows": 3_000, "delete_files": 2, "seconds": 2.5},
+        | {"rows": 1_000, "deleted_rows": 3_000, "delete_files": 2, "new_delete_files": 1, "seconds": 2.5},
         told=(COMPACTED,),
     ),
     Case(
