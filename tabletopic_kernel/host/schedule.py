@@ -53,7 +53,6 @@ class Retries:
         self.attempts = self.at_ms = 0
 
     def succeeded(self) -> None:
-        """Note a commit."""
         self.attempts = self._absent = self._overtaken = 0
 
     def overtaken(self) -> bool:
@@ -132,7 +131,6 @@ class Schedule:
         self._sweep_at_ms = self._clock() + _SWEEP_AFTER_MS if sweeps else None
 
     def is_time_to_sweep(self, state: State) -> bool:
-        """Whether to remove earlier owners' leftovers now."""
         if self._sweep_at_ms is None or state not in BETWEEN_COMMITS:
             return False
         return self._clock() >= self._sweep_at_ms
@@ -146,7 +144,6 @@ class Schedule:
         self._last_commit_ms = self._clock()
 
     def staged(self) -> None:
-        """Note that a batch is staged."""
         self._staged_ms = self._clock()
 
     def committed(

@@ -43,7 +43,6 @@ class LetterTable:
 
     @property
     def count(self) -> int:
-        """The number of letters in the table."""
         return self.table.rows if self.table else 0
 
     @property

@@ -4,7 +4,6 @@ Why nothing changes: a draft keeps its changes to itself and accepts no commits,
 instead of sent.
 """
 
-# ruff: noqa: D102 - methods of the protocol Draft, which says what they do
 from __future__ import annotations
 
 import math
@@ -118,7 +117,6 @@ class TopicDraft:
 
     @property
     def columns(self) -> Schema:
-        """The columns of the rows."""
         return self.table.schema()
 
     def cover(self, needs: Needs) -> None:

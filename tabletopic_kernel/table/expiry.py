@@ -53,7 +53,6 @@ class Retention:
 
     @classmethod
     def of(cls, settings: TopicSettings) -> Retention:
-        """The retention in a topic's settings."""
         return cls(settings.snapshots_kept_ms, settings.keep_snapshots, settings.snapshot_limit)
 
 
@@ -212,7 +211,6 @@ class ExpiryPlan:
     orphans: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
         snapshots = {str(snapshot_id): time_ms for snapshot_id, time_ms in self.snapshots.items()}
         return {**asdict(self), "snapshots": snapshots}
 

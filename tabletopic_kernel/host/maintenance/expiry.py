@@ -56,13 +56,11 @@ class ExpirySchedule:
         self._orphans_due_ms = 0
 
     def owned(self) -> None:
-        """Note that an ownership begins."""
         now = self._services.elapsed_ms()
         self._due_ms, self._awaits_commit = now + _EVERY_MS, True
         self._orphans_due_ms = now + _FIRST_MS
 
     def committed(self) -> None:
-        """Count a commit."""
         self._commits += 1
         if self._awaits_commit:
             self._awaits_commit = False
@@ -71,7 +69,6 @@ class ExpirySchedule:
             self._due_ms = self._services.elapsed_ms()
 
     def is_due(self, owner: Owner) -> bool:
-        """Whether an expiry should begin by itself."""
         if self._due_ms is None or self._services.elapsed_ms() < self._due_ms:
             return False
         if owner.table is None:

@@ -61,7 +61,6 @@ class _Run:
     bytes: int = 0
 
     def add(self, commit: events.Committed) -> None:
-        """Count a commit."""
         self.table, self.snapshot_id = commit.progress.table, commit.snapshot_id
         self.offsets = dict(commit.progress.next_offsets)
         self.rows += commit.rows

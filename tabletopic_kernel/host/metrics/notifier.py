@@ -59,7 +59,6 @@ class Notifier:
         self._thread: threading.Thread | None = None
 
     def listen(self, event: ControlEvent) -> None:
-        """Take what an event says to people."""
         notice = self._behind.notice_of(event) if isinstance(event, Heartbeat) else notice_of(event)
         if notice is not None:
             self.take(notice)

@@ -42,7 +42,6 @@ class LetterDrop:
             pass
 
     def report(self, error: TableTopicError | None) -> None:
-        """Report what was dropped, by reason."""
         self._outcomes.letters_dropped(self._request, error=error, **self._figures)
 
     def _round(self, owner: Owner) -> bool:

@@ -58,7 +58,6 @@ class LetterSource:
 
 
 def records_of(letters: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Dead letters as records of their topic."""
     records = letters.select(SOURCE_SCHEMA.names)
     headers = records.schema.get_field_index("headers")
     target = records.schema.set(headers, SOURCE_SCHEMA.field("headers"))
@@ -81,11 +80,9 @@ class _Replayed(Count):
         self._files = files
 
     def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        """See ``Sink``."""
         self._files.rows(batch, rows)
 
     def deletes(self, deletes: pa.Table) -> None:
-        """See ``Sink``."""
         self._files.deletes(deletes)
 
 

@@ -96,7 +96,6 @@ def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Sc
 
 
 def same_order(order: SortOrder, other: SortOrder) -> bool:
-    """Whether both sort rows in the same way."""
     return order.fields == other.fields
 
 

@@ -162,7 +162,6 @@ class NativeDecoder:
         self.arrow_schema = arrow_schema_of(self.iceberg_schema)
 
     def decode(self, values: pa.Array) -> Decoded:
-        """See ``Decoder``."""
         sent, refused = self._sent.decode(values)
         kept = np.delete(np.arange(len(values)), [bad.index for bad in refused])
         rows = self._types.rows(Rows(dict(zip(sent.schema.names, sent.columns, strict=True)), kept, refused))

@@ -30,7 +30,6 @@ class Written(NamedTuple):
 
     @property
     def files(self) -> dict[str, int]:
-        """All of them."""
         return {**self.metadata, **self.data, **self.older}
 
 
