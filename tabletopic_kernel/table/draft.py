@@ -60,15 +60,10 @@ class Draft(Protocol):
         """Look up what records need; raises RetryableError if the registry does not respond."""
 
 
-def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]) -> S:
-    """A sink that got all that the records become; raises ActionNeededError if the topic would stop."""
-    return tried_records(draft, records, new_sink)[0]
-
-
-def tried_records(
+def try_records(
     draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]
 ) -> tuple[S, StageResult]:
-    """As ``try_records``, with the counts."""
+    """A sink that got all that the records become, and counts; ActionNeededError if the topic would stop."""
     while True:
         sink = new_sink()
         result = stage(LoadedPlan(draft.plan()), records, sink)

@@ -74,7 +74,7 @@ class Erasure:
         self._figures["left"] = left
 
     def report(self, error: TableTopicError | None) -> None:
-        self._outcomes.erased(self._request, error=error, **self._figures)
+        self._outcomes.ended(self._request, error, **self._figures)
 
 
 def having(

@@ -22,6 +22,7 @@ from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import OutdatedError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.progress.events import RowsDeleted
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.old_rows import old_rows
 from tabletopic_kernel.table.changes.row_deletes import DeletingBatch, Holder, holders, in_rounds
@@ -122,4 +123,4 @@ class OldRowsDeletion:
 
     def report(self, error: TableTopicError | None) -> None:
         if self._deletion.done or error is not None:
-            self._outcomes.rows_deleted(error, **self._about, **self._deletion.done)
+            self._outcomes.report(RowsDeleted, error, **self._about, **self._deletion.done)
