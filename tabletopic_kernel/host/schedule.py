@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tabletopic_kernel.clients.login_gate import REFUSED_S
-from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms, commit_is_due
+from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -97,17 +97,9 @@ class Schedule:
             return Event.RETRY_DUE
         if state is not State.STAGED:
             return None
-        rests = now - self._last_commit_ms < self.rest_ms
-        due = self.asked is not None or (
-            not rests
-            and commit_is_due(
-                now_ms=now,
-                last_commit_ms=self._last_commit_ms,
-                interval_ms=settings.commit_interval_ms,
-                staged_bytes=staged_bytes,
-                commit_bytes=settings.commit_bytes,
-            )
-        )
+        since_ms = now - self._last_commit_ms
+        enough = since_ms >= settings.commit_interval_ms or staged_bytes >= settings.commit_bytes
+        due = self.asked is not None or (since_ms >= self.rest_ms and enough)
         return Event.COMMIT_DUE if due else None
 
     def wait_s(self, state: State, settings: TopicSettings) -> float:

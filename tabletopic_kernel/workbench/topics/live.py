@@ -193,7 +193,6 @@ class _LiveDraft:
         self._looked_up = 0
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         plan = self.draft.plan()
         keys = _without(plan.keys, self._keys) if plan.keys else None
         return replace(plan, values=_without(plan.values, self._values), keys=keys)
