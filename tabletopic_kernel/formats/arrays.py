@@ -67,7 +67,6 @@ class Bodies:
         return np.frombuffer(self._view, np.uint8)
 
     def body(self, index: int) -> bytes:
-        """One body."""
         return bytes(self._view[self.offsets[index] + self.front : self.offsets[index + 1]])
 
     def part(self, start: int, stop: int) -> Bodies:

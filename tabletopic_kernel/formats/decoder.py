@@ -138,7 +138,6 @@ class BareDecoder:
         self.arrow_schema = framed.arrow_schema
 
     def decode(self, values: pa.Array) -> Decoded:
-        """See ``Decoder``."""
         front, nothing = pa.scalar(self._frame, values.type), pa.scalar(b"", values.type)
         return self._framed.decode(pc.binary_join_element_wise(front, values, nothing))
 

@@ -113,7 +113,6 @@ def narrowed(work: Callable[[P], R], whole: P, cut: Callable[[P, BaseException],
 
 
 def halves(part: range) -> tuple[range, range]:
-    """Both halves of a range of records."""
     middle = len(part) // 2
     return part[:middle], part[middle:]
 

@@ -51,7 +51,6 @@ class WriterSchema:
 
     @property
     def fingerprint(self) -> str:
-        """See ``fingerprint``."""
         return fingerprint(self.kind, self.text, self.references)
 
 

@@ -95,7 +95,6 @@ class Coordinator:
         self._inbox.put((event, None))
 
     def commit_now(self) -> None:
-        """Commit what the topic contains now."""
         self.order(Event.COMMIT_DUE)
         self._report.write(CommitRequested(**self._report.stamp()))
 
@@ -126,7 +125,6 @@ class Coordinator:
 
     @property
     def state(self) -> State:
-        """The topic's state."""
         with self._lock:
             return self._state
 
@@ -146,7 +144,6 @@ class Coordinator:
         return self._crashed
 
     def progress(self) -> Progress:
-        """The current progress record."""
         worker = self._actions.worker
         if worker is None:
             return self._report.progress.now(self.state, self.staged)

@@ -107,7 +107,6 @@ class Host:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is stopping."""
         return self._stop.is_set()
 
     @property
@@ -126,7 +125,6 @@ class Host:
         return self._services.control.dropped
 
     def coordinators(self) -> dict[str, Coordinator]:
-        """The table topics on this host."""
         return self._topics.coordinators()
 
     def namespaces(self) -> dict[str | None, str]:
@@ -134,7 +132,6 @@ class Host:
         return self._topics.namespaces()
 
     def progress(self) -> list[events.Progress]:
-        """Progress of all table topics on this host."""
         return [coordinator.progress() for coordinator in self.coordinators().values()]
 
     # -- the loop

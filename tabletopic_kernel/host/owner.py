@@ -111,7 +111,6 @@ class Owner:
         return is_unchanged and not is_unsure
 
     def plan(self) -> StagePlan:
-        """The plan for tasks."""
         return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:

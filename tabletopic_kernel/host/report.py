@@ -90,13 +90,11 @@ class TopicProgress:
         self.update(update)
 
     def committed(self, owner: Owner, rows: int, now_ms: int) -> None:
-        """Count the rows of a commit."""
         with self._lock:
             self._rates.append((time.monotonic(), rows))
         self.sync(owner, last_commit_ms=now_ms)
 
     def update(self, update: dict[str, object]) -> None:
-        """Change fields of the record."""
         with self._lock:
             self._record = self._record.model_copy(update=update)
 
@@ -111,7 +109,6 @@ class Reporter:
         self.progress = TopicProgress(topic, settings)
 
     def staged(self, batch: StagedBatch) -> None:
-        """Report a batch that the worker staged."""
         self.write(
             events.FilesStaged(
                 **self.stamp(),
@@ -123,7 +120,6 @@ class Reporter:
         )
 
     def committed(self, batches: Sequence[StagedBatch], owner: Owner, began_ms: int) -> None:
-        """Report a commit."""
         now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
         seconds = (self._services.elapsed_ms() - began_ms) / 1000
         self.progress.committed(owner, rows, now)
@@ -159,7 +155,6 @@ class Reporter:
         )
 
     def commit_failed(self, error: TableTopicError) -> None:
-        """Report a failed commit."""
         self.write(events.CommitFailed(**self.stamp(), reason=self.reason(error)))
 
     def gap(self, missing: Mapping[int, tuple[int, int]], **more: Any) -> None:
@@ -175,7 +170,6 @@ class Reporter:
         self.write(events.Failed(**self.stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
-        """Remove the error, which is resolved."""
         self.progress.update({"error": None, "error_kind": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
@@ -238,7 +232,6 @@ class HostReporter:
         self._measured_s = float("-inf")
 
     def beat(self, topics: list[str]) -> None:
-        """Write a heartbeat of the host."""
         if time.monotonic() - self._measured_s >= _MEASURE_EVERY_S:
             self._memory_bytes = tree_memory_bytes()
             self._measured_s = time.monotonic()

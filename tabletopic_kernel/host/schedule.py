@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tabletopic_kernel.clients.login_gate import REFUSED_S
-from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms, commit_is_due
+from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -53,7 +53,6 @@ class Retries:
         self.attempts = self.at_ms = 0
 
     def succeeded(self) -> None:
-        """Note a commit."""
         self.attempts = self._absent = self._overtaken = 0
 
     def overtaken(self) -> bool:
@@ -98,17 +97,9 @@ class Schedule:
             return Event.RETRY_DUE
         if state is not State.STAGED:
             return None
-        rests = now - self._last_commit_ms < self.rest_ms
-        due = self.asked is not None or (
-            not rests
-            and commit_is_due(
-                now_ms=now,
-                last_commit_ms=self._last_commit_ms,
-                interval_ms=settings.commit_interval_ms,
-                staged_bytes=staged_bytes,
-                commit_bytes=settings.commit_bytes,
-            )
-        )
+        since_ms = now - self._last_commit_ms
+        enough = since_ms >= settings.commit_interval_ms or staged_bytes >= settings.commit_bytes
+        due = self.asked is not None or (since_ms >= self.rest_ms and enough)
         return Event.COMMIT_DUE if due else None
 
     def wait_s(self, state: State, settings: TopicSettings) -> float:
@@ -132,7 +123,6 @@ class Schedule:
         self._sweep_at_ms = self._clock() + _SWEEP_AFTER_MS if sweeps else None
 
     def is_time_to_sweep(self, state: State) -> bool:
-        """Whether to remove earlier owners' leftovers now."""
         if self._sweep_at_ms is None or state not in BETWEEN_COMMITS:
             return False
         return self._clock() >= self._sweep_at_ms
@@ -146,7 +136,6 @@ class Schedule:
         self._last_commit_ms = self._clock()
 
     def staged(self) -> None:
-        """Note that a batch is staged."""
         self._staged_ms = self._clock()
 
     def committed(

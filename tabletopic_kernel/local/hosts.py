@@ -88,7 +88,6 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     @property

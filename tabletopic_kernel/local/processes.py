@@ -224,7 +224,6 @@ class ProcessTree:
         self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
 
     def start(self) -> None:
-        """Start watching."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -52,7 +52,6 @@ class TerminalReport:
         self._bar: tqdm[Never] | None = None
 
     def __call__(self, step: Step) -> None:
-        """Render one step."""
         if step.state == "running":
             self._advance(step)
             return

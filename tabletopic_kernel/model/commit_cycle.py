@@ -271,13 +271,6 @@ def transition(state: State, event: Event) -> Transition:
         raise errors.InternalError(f"event {event!r} has no meaning in state {state!r}") from None
 
 
-def commit_is_due(
-    *, now_ms: int, last_commit_ms: int, interval_ms: int, staged_bytes: int, commit_bytes: int
-) -> bool:
-    """Whether staged files should be committed now: interval over, or enough bytes."""
-    return now_ms - last_commit_ms >= interval_ms or staged_bytes >= commit_bytes
-
-
 def backoff_ms(attempt: int) -> int:
     """Wait before attempt 0, 1, …: 0.5 s doubling to 12 s, so commits resume within 20 s of an outage."""
     return min(12_000, 500 << min(attempt, 5))

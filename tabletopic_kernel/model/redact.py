@@ -129,7 +129,6 @@ class Net:
                 self._pattern = _pattern(self._known)
 
     def forget(self) -> None:
-        """Forget all secrets."""
         with self._lock:
             self._known, self._pattern = {}, None
 

@@ -40,7 +40,7 @@ class Partition(PartitionKey):
     """A partition: the values of its fields, in the form of manifests."""
 
     @cached_property
-    def partition(self) -> Record:  # noqa: D102 - as in PyIceberg
+    def partition(self) -> Record:
         return Record(*(field.value for field in self.field_values))
 
     def to_path(self) -> str:

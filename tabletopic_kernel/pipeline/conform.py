@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.formats.arrays import without_nulls
 from tabletopic_kernel.formats.rejection import Refused, halves, narrowed
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA
 from tabletopic_kernel.model.columns.names import step
@@ -113,24 +114,7 @@ def _required(child: pa.Array, parent: pa.StructArray) -> pa.Array:
     """
     if pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py():
         raise pa.ArrowInvalid("a required field is null")
-    return _without_validity(child)
-
-
-def _without_validity(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _without_validity(array.storage))
-    if pa.types.is_struct(kind):
-        children = [array.field(index) for index in range(kind.num_fields)]
-        present = [
-            child if field.nullable else _without_validity(child)
-            for field, child in zip(kind, children, strict=True)
-        ]
-        return pa.StructArray.from_arrays(present, fields=list(kind))
-    if pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        values = array.values if pa.types.is_large_list(kind) else map_entries(array)
-        return rebuilt(array, kind, values, validity=False)
-    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], offset=array.offset)
+    return without_nulls(child)
 
 
 def map_entries(array: pa.MapArray) -> pa.StructArray:
@@ -140,12 +124,10 @@ def map_entries(array: pa.MapArray) -> pa.StructArray:
     )
 
 
-def rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array, *, validity: bool = True) -> pa.Array:
+def rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
     """A list or map with the same offsets over different values; nothing is copied."""
-    present, offsets = array.buffers()[:2]
-    return pa.Array.from_buffers(
-        target, len(array), [present if validity else None, offsets], offset=array.offset, children=[values]
-    )
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(target, len(array), buffers, offset=array.offset, children=[values])
 
 
 def rename(columns: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict[str, pa.Array]:

@@ -72,7 +72,6 @@ class LoadedPlan:
 
     @cached_property
     def projection(self) -> Evaluation | None:
-        """The projection, if there is one."""
         plan = self.plan.projection
         return evaluation(plan.text, plan.columns, is_worker=self._is_worker) if plan else None
 

@@ -79,7 +79,6 @@ class StagePlan:
     upsert: UpsertColumns | None = None  # of a table that is kept by key
 
     def with_settings(self, **changes: object) -> StagePlan:
-        """This plan with other settings."""
         return replace(self, settings=self.settings.model_copy(update=changes))
 
     def tolerant(self) -> StagePlan:
@@ -278,7 +277,6 @@ class StagedBatch:
 
     @property
     def bytes(self) -> int:
-        """Size of the files."""
         return sum(file.file_size_in_bytes for file in (*self.own_files, *self.dead_letters))
 
 

@@ -1,7 +1,5 @@
 """Where staged records go: files of the table and its dead-letter table, memory, or a count."""
 
-# ruff: noqa: D102 - methods of the protocol Sink, which says what they do
-
 from __future__ import annotations
 
 import math

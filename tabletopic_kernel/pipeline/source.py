@@ -76,7 +76,6 @@ class KafkaRanges:
     seconds: float = math.inf
 
     def next(self, position: Offsets, limits: Limits) -> StagedOffsets | None:
-        """See ``Source``."""
         return next_offsets(position, limits)
 
     def read(self, batch: StagedOffsets) -> Iterator[pa.RecordBatch]:

@@ -38,7 +38,6 @@ class View:
 
     @property
     def place(self) -> str:
-        """The view's name in SQL."""
         return dotted_place(self.database, self.schema, self.name)
 
     @property

@@ -43,7 +43,6 @@ class LetterTable:
 
     @property
     def count(self) -> int:
-        """The number of letters in the table."""
         return self.table.rows if self.table else 0
 
     @property
@@ -118,12 +117,7 @@ class DeadLetters(LetterTable):
 
     def __init__(self, catalog: Catalog, table: tuple[str, ...], topic: str) -> None:
         super().__init__(catalog, table, topic)
-        self._ledger: Ledger | None = None
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """The dead-letter table's ledger as this owner left it; None while the letters are unsettled."""
-        return self._ledger
+        self.ledger: Ledger | None = None  # as this owner left it; None while the letters are unsettled
 
     def adopt(self, owned: Ledger) -> None:
         """Take over the letters, if any, for the owner of the table's ledger ``owned``."""
@@ -148,14 +142,14 @@ class DeadLetters(LetterTable):
         """
         table = self.table
         assert table is not None
-        if self._ledger is None:
+        if self.ledger is None:
             table.reload()
         ledger = table.ledger
         if ledger is not None:
             table.check_not_over(owned.epoch)
             self.check_same_topic(owned.topic_id, owned.cluster_id)
             settled = ledger.replay_id is None and not ledger.is_ahead_of(owned)
-            if settled and ledger.epoch == owned.epoch and ledger == self._ledger:
+            if settled and ledger.epoch == owned.epoch and ledger == self.ledger:
                 return
             if not settled:
                 self._remove(ledger, owned)
@@ -165,11 +159,11 @@ class DeadLetters(LetterTable):
     def commit(self, files: Sequence[DataFile], owned: Ledger, after: Ledger) -> None:
         """Append letters under the id of the table's next commit, which moves its ledger to ``after``."""
         assert self.table is not None
-        if self._ledger is None:
+        if self.ledger is None:
             self.settle(owned)
-        after = replace(after, replay_id=self._ledger.replay_id if self._ledger else None)
-        self.table.commit(self._ledger, appended(after, files))
-        self._ledger = after
+        after = replace(after, replay_id=self.ledger.replay_id if self.ledger else None)
+        self.table.commit(self.ledger, appended(after, files))
+        self.ledger = after
 
     def commit_compaction(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
         """Replace the files of ``replaced`` by ``files`` with the same letters; offsets stay.
@@ -179,11 +173,11 @@ class DeadLetters(LetterTable):
         are marked, and files that a round or a settling removed are not replaced. OutdatedError: nothing was
         sent.
         """
-        if self._ledger is not None and self._ledger.replay_id is not None:
+        if self.ledger is not None and self.ledger.replay_id is not None:
             raise OutdatedError(f"dead letters of {self.name} are being replayed")
         try:
             self.settle(owned)
-            table, ledger = self.table, self._ledger
+            table, ledger = self.table, self.ledger
             assert table is not None
             assert ledger is not None
             after = replace(ledger, commit_id=str(uuid.uuid4()))
@@ -192,22 +186,20 @@ class DeadLetters(LetterTable):
             if not isinstance(error, OutdatedError):
                 self.unsettle()
             raise
-        self._ledger = after
+        self.ledger = after
 
     def unsettle(self) -> None:
         """Settle before the next commit, because the table's state is unknown (I4)."""
-        self._ledger = None
+        self.ledger = None
 
     def replace(
         self, old: Sequence[FileScanTask], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
     ) -> None:
         """Replace the files ``old``, as they were read (I1), by files with the letters of ``new``."""
-        files = [
-            file
-            for dead_letters in new
-            if len(dead_letters)
-            for file in self._write(dead_letters, owned.epoch)
-        ]
+        plan = self.plan()
+        assert plan is not None
+        writer = DataFileWriter(plan.metadata, plan.io_properties, owned.epoch, suffix=REWRITTEN)
+        files = [file for dead_letters in new if len(dead_letters) for file in writer.write(dead_letters)]
         self._commit(files, replace(owned, replay_id=replay_id), remove=old)
 
     def _remove(self, ledger: Ledger, owned: Ledger) -> None:
@@ -232,13 +224,7 @@ class DeadLetters(LetterTable):
         ledger = table.ledger
         after = replace(owned, commit_id=str(uuid.uuid4()))
         table.commit(ledger, rewritten(after, remove, files))
-        self._ledger = after
-
-    def _write(self, dead_letters: pa.Table, epoch: int) -> list[DataFile]:
-        plan = self.plan()
-        assert plan is not None
-        writer = DataFileWriter(plan.metadata, plan.io_properties, epoch, suffix=REWRITTEN)
-        return writer.write(dead_letters)
+        self.ledger = after
 
 
 def _above(next_offsets: Offsets) -> BooleanExpression:

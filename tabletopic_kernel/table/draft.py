@@ -4,7 +4,6 @@ Why nothing changes: a draft keeps its changes to itself and accepts no commits,
 instead of sent.
 """
 
-# ruff: noqa: D102 - methods of the protocol Draft, which says what they do
 from __future__ import annotations
 
 import math
@@ -61,15 +60,10 @@ class Draft(Protocol):
         """Look up what records need; raises RetryableError if the registry does not respond."""
 
 
-def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]) -> S:
-    """A sink that got all that the records become; raises ActionNeededError if the topic would stop."""
-    return tried_records(draft, records, new_sink)[0]
-
-
-def tried_records(
+def try_records(
     draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]
 ) -> tuple[S, StageResult]:
-    """As ``try_records``, with the counts."""
+    """A sink that got all that the records become, and counts; ActionNeededError if the topic would stop."""
     while True:
         sink = new_sink()
         result = stage(LoadedPlan(draft.plan()), records, sink)
@@ -118,7 +112,6 @@ class TopicDraft:
 
     @property
     def columns(self) -> Schema:
-        """The columns of the rows."""
         return self.table.schema()
 
     def cover(self, needs: Needs) -> None:

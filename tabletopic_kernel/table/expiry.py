@@ -24,10 +24,9 @@ from pyiceberg.table.update import update_table_metadata
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import removal_of
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
-from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
-from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations, summary
+from tabletopic_kernel.table.changes.ledger_history import epoch_of, ledger_of, locations
 from tabletopic_kernel.table.files.orphans import orphan_candidates
 from tabletopic_kernel.table.files.own import UnreachableFiles, is_collected
 from tabletopic_kernel.table.sweep import Removed, orphans_of, removable
@@ -53,7 +52,6 @@ class Retention:
 
     @classmethod
     def of(cls, settings: TopicSettings) -> Retention:
-        """The retention in a topic's settings."""
         return cls(settings.snapshots_kept_ms, settings.keep_snapshots, settings.snapshot_limit)
 
 
@@ -145,13 +143,9 @@ def _of_ledger(by_id: _Snapshots, head: int | None) -> Iterator[int]:
         yield snapshot.snapshot_id
         if ledger_of(snapshot) is not None:
             break
-    claims = [(_epoch(snapshot), snapshot.sequence_number or 0, key) for key, snapshot in by_id.items()]
+    claims = [(epoch_of(snapshot), snapshot.sequence_number or 0, key) for key, snapshot in by_id.items()]
     if claims and (newest := max(claims))[0]:
         yield newest[2]
-
-
-def _epoch(snapshot: Snapshot) -> int:
-    return int(summary(snapshot).get(f"{PREFIX}epoch", 0))
 
 
 def without(table: Table, ids: Collection[int]) -> Table:
@@ -212,7 +206,6 @@ class ExpiryPlan:
     orphans: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
         snapshots = {str(snapshot_id): time_ms for snapshot_id, time_ms in self.snapshots.items()}
         return {**asdict(self), "snapshots": snapshots}
 

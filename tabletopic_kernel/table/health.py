@@ -95,7 +95,6 @@ class TableHealth:
 
     @property
     def small_share(self) -> float:
-        """The share of small files."""
         return self.small_files / self.files if self.files else 0.0
 
     @property
@@ -104,7 +103,6 @@ class TableHealth:
         return self.deleted_rows / self.rows if self.rows else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary, with the shares."""
         return asdict(self) | {"small_share": self.small_share, "delete_share": self.delete_share}
 
 

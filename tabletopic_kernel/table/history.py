@@ -96,7 +96,6 @@ def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSn
 
 
 def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
-    """A snapshot with its ledger."""
     figures, ledger = summary(snapshot), ledger_of(snapshot)
     operation = snapshot.summary.operation.value if snapshot.summary else ""
     # Rows of compacted files are not new.

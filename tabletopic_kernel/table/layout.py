@@ -25,7 +25,7 @@ from tabletopic_kernel.model.columns.partitions import (
     partition_texts,
     same_partitions,
 )
-from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, sort_order, sort_texts
+from tabletopic_kernel.model.columns.sort_orders import next_order, sort_order, sort_texts
 from tabletopic_kernel.model.columns.upsert_columns import check_same_mode
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -85,7 +85,7 @@ def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
     """What the settings change in the table's sort order, in words; None for nothing."""
     schema, order = table.table.schema(), table.table.sort_order()
     wanted = wanted_order(table, settings)
-    if wanted is None or same_order(wanted, order):
+    if wanted is None or wanted.fields == order.fields:
         return None
     before, after = (", ".join(sort_texts(layout, schema)) or "nothing" for layout in (order, wanted))
     return f"sort by {after}, before by {before}"

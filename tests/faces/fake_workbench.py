@@ -38,7 +38,6 @@ from tabletopic_kernel.workbench.workbench import Servers, Workbench
 from tests.faces.health import health
 
 # Methods are those of the workbench, and documented there.
-# ruff: noqa: D102
 
 SNAPSHOT = 2**62 + 1  # more than JavaScript's numbers hold
 

@@ -34,10 +34,11 @@ def schedule(clock: Clock) -> Schedule:
 
 
 def test_a_commit_is_waited_for_exactly(schedule: Schedule, clock: Clock) -> None:
-    """While something is staged the wait ends when the commit is due, not later."""
+    """While something is staged the wait ends when the commit is due, by time or bytes, not later."""
     clock.now += 100
     assert schedule.wait_s(State.STAGED, SETTINGS) == 0.3
-    assert schedule.due(State.STAGED, 1, SETTINGS) is None
+    assert schedule.due(State.STAGED, SETTINGS.commit_bytes - 1, SETTINGS) is None
+    assert schedule.due(State.STAGED, SETTINGS.commit_bytes, SETTINGS) is Event.COMMIT_DUE
     clock.now += 300
     assert schedule.wait_s(State.STAGED, SETTINGS) == 0
     assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE

@@ -12,7 +12,6 @@ from tabletopic_kernel.model.commit_cycle import (
     Goal,
     State,
     backoff_ms,
-    commit_is_due,
     next_goal,
     transition,
 )
@@ -110,13 +109,9 @@ def test_the_heavier_goal_stays(first: Goal, second: Goal) -> None:
     assert next_goal(first, by_event[second]) is max(first, second, key=weight)
 
 
-def test_commits_and_waits_are_due() -> None:
-    """A commit by time or bytes; waits double to twelve seconds; a resume takes every goal back."""
+def test_waits_grow_and_a_resume_forgets_them() -> None:
+    """Waits double to twelve seconds; a resume takes every goal back."""
     assert {next_goal(goal, Event.RESUME) for goal in Goal} == {Goal.RETRY}
-    limits = {"interval_ms": 1000, "commit_bytes": 100, "last_commit_ms": 5000}
-    assert not commit_is_due(now_ms=5999, staged_bytes=99, **limits)
-    assert commit_is_due(now_ms=6000, staged_bytes=0, **limits)
-    assert commit_is_due(now_ms=5001, staged_bytes=100, **limits)
     waits = [backoff_ms(attempt) for attempt in range(100)]
     assert waits[0] == 500
     assert waits == sorted(waits)

@@ -424,10 +424,10 @@ def test_letters_of_bare_records_are_replayed(topic: Topic) -> None:
     assert dead_letters["reason"].to_pylist() == ["key_incompatible_schema"]
     topic.settings = TopicSettings(key_format="by_schema_id", on_incompatible="new_column")
     topic.take_over()
-    while (tried := stage_dead_letters(dead_letters, topic.keeper.plan())).result.needs:
-        needs = tried.result.needs
-        topic.keeper.cover(needs)
-    assert (tried.result.rows, tried.stayed) == (1, {})
-    (file,) = tried.result.files
+    while (staged := stage_dead_letters(dead_letters, topic.keeper.plan()))[0].needs:
+        topic.keeper.cover(staged[0].needs)
+    result, stayed = staged
+    assert (result.rows, stayed) == (1, {})
+    (file,) = result.files
     (row,) = pq.read_table(file.file_path.removeprefix("file://")).to_pylist()
     assert (row["n"], row["_kafka_key"]) == (9, {"id": None, "id_string": "one"})

@@ -72,7 +72,6 @@ class Broker(Connection):
     """Questions to one cluster. All raise RetryableError when the broker does not respond."""
 
     def topics(self) -> list[str]:
-        """All topics."""
         return sorted(self.partition_counts())
 
     def partition_counts(self) -> dict[str, int]:
@@ -81,7 +80,6 @@ class Broker(Connection):
         return {name: len(topics[name].partitions) for name in sorted(topics)}
 
     def cluster_id(self) -> str:
-        """The cluster's id."""
         return str(self.ask(lambda: self.admin.describe_cluster(request_timeout=TIMEOUT_S)).cluster_id)
 
     def facts(self, topic: str) -> TopicFacts:

@@ -8,7 +8,6 @@ schema ``clicks`` unless there is one with its own name.
 Source: AWS Glue API reference, "Schema registry"; awslabs/aws-glue-schema-registry.
 """
 
-# ruff: noqa: D102 - methods of Confluent's client
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

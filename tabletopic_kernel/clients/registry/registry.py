@@ -58,7 +58,6 @@ class RegisteredSchema:
 
     @property
     def fingerprint(self) -> str:
-        """See ``wire.fingerprint``."""
         return fingerprint(self.kind, self.text, self.references)
 
     def seen_from(self, subject: str) -> RegisteredSchema:
@@ -144,7 +143,6 @@ class Registry:
         return resolved
 
     def has(self, subject: str, schema: RegisteredSchema) -> bool:
-        """Whether a subject has a schema."""
         body = Schema(schema.text, schema.kind, list(schema.sources))
         try:
             self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, body, deleted=True))

@@ -73,7 +73,6 @@ class ExactEngine:
         return row
 
     def batch(self, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-        """The rows as a batch of the Arrow schema."""
         return self._maker.batch([row[name] for row in rows] for name in self._maker.schema.names)
 
 

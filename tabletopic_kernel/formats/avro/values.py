@@ -95,7 +95,6 @@ def read_string(buffer: bytes, position: int) -> tuple[str, int]:
 
 
 def read_null(_buffer: bytes, position: int) -> tuple[None, int]:
-    """Nothing."""
     return None, position
 
 
@@ -119,8 +118,6 @@ def _floats(layout: str) -> Reader:
 
 
 def fixed_reader(size: int) -> Reader:
-    """Reads ``size`` bytes."""
-
     def read(buffer: bytes, position: int) -> tuple[bytes, int]:
         end = position + size
         if end > len(buffer):

@@ -135,7 +135,6 @@ class _Needs:
 
 
 def make(schema: WriterSchema) -> JsonSchemaDecoder:
-    """The decoder of a JSON Schema."""
     return JsonSchemaDecoder(schema.text, dict(schema.references), schema.nanos)
 
 
@@ -157,7 +156,6 @@ class PayloadDecoder:
         self.needed: Schema | None = None
 
     def decode(self, values: pa.Array) -> Decoded:
-        """See ``JsonDecoder.decode``."""
         parts = payloads(values)
         decoded = self._inner.decode(parts)
         # If properties follow a record's payload, its part is not JSON, but the record may be.

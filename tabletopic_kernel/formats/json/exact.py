@@ -64,7 +64,6 @@ class ExactEngine:
         return type(value) is not dict or self._left(value) is not NOTHING
 
     def batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
-        """The rows as a batch of the Arrow schema."""
         names = self._maker.schema.names
         if not names:  # a table always has columns, a sample may have none
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))

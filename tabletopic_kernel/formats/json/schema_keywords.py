@@ -69,7 +69,6 @@ class Keywords:
 
     @property
     def has_shape(self) -> bool:
-        """Whether it says more than restrictions."""
         keywords = (self.types, self.properties, self.patterns, self.additional, self.items, self.tuple_items)
         return any(keywords) or bool(self.values)
 
@@ -82,7 +81,6 @@ class Keywords:
 
 
 def note(subschema: Subschema, keywords: Keywords) -> None:
-    """Add the keywords of one subschema."""
     schema = subschema.schema
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]

@@ -24,7 +24,6 @@ class Subschema:
     base: str
 
     def inner(self, schema: Any) -> Subschema:
-        """A subschema of this one."""
         return Subschema(schema, self.document, _base(schema, self.base))
 
     @property

@@ -5,7 +5,6 @@ writers encode it, without tag and length prefix. ``convert`` returns the column
 that only the exact engine can judge.
 """
 
-# ruff: noqa: D102 - methods of the protocols Column and FieldColumn, which say what they do
 from __future__ import annotations
 
 from typing import Final, Protocol

@@ -107,5 +107,4 @@ def _begin_with(bodies: Bodies, header: bytes) -> Mask:
 
 
 def make(schema: WriterSchema) -> ProtobufDecoder:
-    """The decoder of a schema."""
     return ProtobufDecoder(schema.text, dict(schema.references), schema.message, schema.nanos)

@@ -56,7 +56,6 @@ class ExactEngine:
         return self._read(parse_message(self._class, body))
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-        """The rows as a batch of the Arrow schema."""
         return self._maker.batch([row[i] for row in rows] for i in range(len(self._maker.schema)))
 
 

@@ -1,6 +1,5 @@
 """Fields of messages: from the native reader's simple arrays to columns, see ``columns``."""
 
-# ruff: noqa: D102 - methods of the protocols Column and FieldColumn, which say what they do
 from __future__ import annotations
 
 import itertools

@@ -25,6 +25,7 @@ from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import ActionNeededError, OutdatedError, StartOverError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
@@ -141,11 +142,12 @@ class Compaction:
     def report(self, error: TableTopicError | None) -> None:
         """Report what was done; for the dead letters, which no request names, only if anything was."""
         if self._figures or (self._request is not None and (error or not self._dead_letters)):
-            self._outcomes.compacted(
+            self._outcomes.report(
+                Compacted,
+                error,
                 request_id=self._request.id if self._request else None,
                 dead_letters=self._dead_letters,
                 seconds=(self._services.elapsed_ms() - self._began_ms) / 1000,
-                error=error,
                 **self._figures,
             )
 

@@ -74,8 +74,7 @@ class Erasure:
         self._figures["left"] = left
 
     def report(self, error: TableTopicError | None) -> None:
-        """Report what went, and what did not."""
-        self._outcomes.erased(self._request, error=error, **self._figures)
+        self._outcomes.ended(self._request, error, **self._figures)
 
 
 def having(

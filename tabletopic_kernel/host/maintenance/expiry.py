@@ -25,6 +25,7 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import MissingFilesError, RetryableError, TableTopicError, error_of
+from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.way_back import missing_files
@@ -56,13 +57,11 @@ class ExpirySchedule:
         self._orphans_due_ms = 0
 
     def owned(self) -> None:
-        """Note that an ownership begins."""
         now = self._services.elapsed_ms()
         self._due_ms, self._awaits_commit = now + _EVERY_MS, True
         self._orphans_due_ms = now + _FIRST_MS
 
     def committed(self) -> None:
-        """Count a commit."""
         self._commits += 1
         if self._awaits_commit:
             self._awaits_commit = False
@@ -71,7 +70,6 @@ class ExpirySchedule:
             self._due_ms = self._services.elapsed_ms()
 
     def is_due(self, owner: Owner) -> bool:
-        """Whether an expiry should begin by itself."""
         if self._due_ms is None or self._services.elapsed_ms() < self._due_ms:
             return False
         if owner.table is None:
@@ -154,7 +152,7 @@ class Expiry:
                 expired = yield self._ownership.ask(commit)
             self._remove(expired, dead_letters)
         if self._request is not None and not self._tables:
-            self._outcomes.expired(Removed(), request_id=self._request_id)
+            self._outcomes.report(Expired, None, request_id=self._request_id)
         everywhere = self._request is not None and self._request.orphans
         if self._sweeps or everywhere:
             self._remove_orphans(everywhere=everywhere)
@@ -162,7 +160,7 @@ class Expiry:
     def report(self, error: TableTopicError | None) -> None:
         """Report an early end; the end of each part has been reported."""
         if error is not None and self._request is not None:
-            self._outcomes.failed(self._request, error)
+            self._outcomes.ended(self._request, error)
 
     def _find(self, table: Table) -> _Expired:
         """Find what expires in a table; on an error, nothing."""
@@ -212,13 +210,8 @@ class Expiry:
         self.removed += removed
         self.errors += [error] if error is not None else []
         if self._request is not None or expired.left.ids or error is not None:
-            self._outcomes.expired(
-                removed,
-                request_id=self._request_id,
-                dead_letters=dead_letters,
-                error=error,
-                **expired.figures,
-            )
+            about = {"request_id": self._request_id, "dead_letters": dead_letters}
+            self._outcomes.report(Expired, error, **about, **vars(removed), **expired.figures)
 
     def _remove_orphans(self, *, everywhere: bool) -> None:
         removed, error = Removed(), None
@@ -235,7 +228,7 @@ class Expiry:
             self.errors.append(error)
         if everywhere or removed.files:
             request_id = self._request_id if everywhere else None
-            self._outcomes.orphans_removed(removed, request_id=request_id, error=error)
+            self._outcomes.report(OrphansRemoved, error, request_id=request_id, **vars(removed))
         elif error is not None:
             _LOG.warning("files that no snapshot needs stay for now: %s", error)
 

@@ -111,7 +111,6 @@ class Maintenance:
         self._old_rows.owned()
 
     def committed(self) -> None:
-        """Note a commit."""
         self._expiry.committed()
 
     def appended(self, batches: Sequence[StagedBatch], *, waits: bool) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from tabletopic_kernel.host.ownership.ownership import INTERRUPTED
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.model.errors import StartOverError, TableTopicError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
-from tabletopic_kernel.table.sweep import Removed
+from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
 
 _Kind = type[
     events.Replayed
@@ -21,6 +20,13 @@ _Kind = type[
     | events.RowsDeleted
     | events.Erased
 ]
+# The event of a request's outcome by its work, and what it repeats of the request.
+_OF_WORK: Final[dict[str, tuple[_Kind, set[str]]]] = {
+    "compact": (events.Compacted, set()),
+    "expire": (events.Expired, set()),
+    "drop_letters": (events.LettersDropped, {"where", "note", "by"}),
+    "erase": (events.Erased, {"by"}),
+}
 
 
 class Outcomes:
@@ -51,57 +57,21 @@ class Outcomes:
         with self._lock:
             interrupted = list(self._open.values())
         for request, figures in interrupted:
-            self.failed(request, StartOverError(INTERRUPTED), **figures)
+            self.ended(request, StartOverError(INTERRUPTED), **figures)
 
-    def failed(self, request: Request, error: TableTopicError, **figures: Any) -> None:
-        """Report that a request failed, wholly or in part."""
+    def ended(self, request: Request, error: TableTopicError | None, **figures: Any) -> None:
+        """Report the outcome of a request; figures as in its event."""
         if isinstance(request, ReplayRequest):
-            self.replayed(request, error=error, **figures)
-        elif request.work == "drop_letters":
-            self.letters_dropped(request, error=error, **figures)
-        elif request.work == "erase":
-            self.erased(request, error=error, **figures)
-        elif request.work == "compact":
-            self.compacted(request_id=request.id, error=error, **figures)
-        elif request.orphans:
-            self.orphans_removed(Removed(), request_id=request.id, error=error)
-        else:
-            self.expired(Removed(), request_id=request.id, error=error)
+            self.report(events.Replayed, error, replay_id=request.id, **{"rows": 0, **figures})
+            return
+        kind, repeated = _OF_WORK[request.work]
+        if request.work == "expire" and request.orphans:
+            kind = events.OrphansRemoved
+        about = request.model_dump(include=repeated)
+        self.report(kind, error, request_id=request.id, **about, **figures)
 
-    def replayed(self, request: ReplayRequest, *, error: TableTopicError | None, **figures: Any) -> None:
-        """Report the end of a replay; figures as in ``Replayed``."""
-        self._report_end(events.Replayed, error, replay_id=request.id, **{"rows": 0, **figures})
-
-    def letters_dropped(
-        self, request: MaintenanceRequest, *, error: TableTopicError | None, **figures: Any
-    ) -> None:
-        """Report the end of a drop of dead letters; figures as in ``LettersDropped``."""
-        about = request.model_dump(include={"where", "note", "by"})
-        self._report_end(events.LettersDropped, error, request_id=request.id, **about, **figures)
-
-    def erased(self, request: MaintenanceRequest, *, error: TableTopicError | None, **figures: Any) -> None:
-        """Report the end of an erasure; figures as in ``Erased``."""
-        self._report_end(events.Erased, error, request_id=request.id, by=request.by, **figures)
-
-    def compacted(self, *, error: TableTopicError | None, **figures: Any) -> None:
-        """Report the end of a compaction; figures as in ``Compacted``."""
-        self._report_end(events.Compacted, error, **figures)
-
-    def expired(self, removed: Removed, *, error: TableTopicError | None = None, **figures: Any) -> None:
-        """Report expired snapshots, and the removal of files that only they needed; as in ``Expired``."""
-        self._report_end(events.Expired, error, **vars(removed), **figures)
-
-    def rows_deleted(self, error: TableTopicError | None, **figures: Any) -> None:
-        """Report the deletion of old rows; figures as in ``RowsDeleted``."""
-        self._report_end(events.RowsDeleted, error, **figures)
-
-    def orphans_removed(
-        self, removed: Removed, *, request_id: str | None, error: TableTopicError | None
-    ) -> None:
-        """Report the removal of orphan files."""
-        self._report_end(events.OrphansRemoved, error, request_id=request_id, **vars(removed))
-
-    def _report_end(self, kind: _Kind, error: TableTopicError | None, **fields: Any) -> None:
+    def report(self, kind: _Kind, error: TableTopicError | None, **fields: Any) -> None:
+        """Send the event of a work that ended, unless its request has an outcome already."""
         reason = None if error is None else self._report.reason(error)
         event = kind(**self._report.stamp(), error=reason, **fields)
         request_id = events.request_of(event)

@@ -22,6 +22,7 @@ from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import OutdatedError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.progress.events import RowsDeleted
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.old_rows import old_rows
 from tabletopic_kernel.table.changes.row_deletes import DeletingBatch, Holder, holders, in_rounds
@@ -80,17 +81,14 @@ class OldRowsSchedule:
         self._looked: tuple[int, set[str]] = 0, set()
 
     def owned(self) -> None:
-        """Note that an ownership begins."""
         self._due_ms = self._services.elapsed_ms() + _FIRST_MS
 
     def is_due(self, owner: Owner) -> bool:
-        """Whether to look."""
         if self.settings.keep_ms is None or owner.table is None or self._due_ms is None:
             return False
         return self._services.elapsed_ms() >= self._due_ms
 
     def begin(self) -> None:
-        """Note that it begins."""
         self._due_ms = self._services.elapsed_ms() + _EVERY_MS
 
     def others(self, before_ms: int) -> set[str]:
@@ -117,7 +115,6 @@ class OldRowsDeletion:
         schedule.begin()
 
     def run(self) -> Job:
-        """Find and delete them."""
         fresh = load_same(self._table, self._services.catalog())
         old = old_rows(self._schedule.settings, fresh.schema(), fresh.spec(), self._services.now_ms())
         assert old is not None
@@ -125,6 +122,5 @@ class OldRowsDeletion:
         yield from self._deletion.run(old.where, self._schedule.others(old.before_ms), old.is_whole)
 
     def report(self, error: TableTopicError | None) -> None:
-        """Report what was deleted, or why not."""
         if self._deletion.done or error is not None:
-            self._outcomes.rows_deleted(error, **self._about, **self._deletion.done)
+            self._outcomes.report(RowsDeleted, error, **self._about, **self._deletion.done)

@@ -54,7 +54,7 @@ def maintain(topic: str, settings: TopicSettings, services: Services, request: M
         except TableTopicError as error:
             outcomes = Outcomes(report)
             outcomes.add(request)
-            outcomes.failed(request, error)
+            outcomes.ended(request, error)
             return
         maintenance.ask(request)
         while maintenance.has_work(ownership):

@@ -199,5 +199,4 @@ ALERTS: Final = (
 
 
 def alerts_of(metric: str) -> tuple[str, ...]:
-    """The alerts that read a metric."""
     return tuple(alert.name for alert in ALERTS if metric in alert.metrics)

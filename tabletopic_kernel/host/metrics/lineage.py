@@ -11,7 +11,6 @@ import json
 import logging
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tabletopic_kernel.host.metrics.notifier import is_http, post
+from tabletopic_kernel.host.metrics.outbox import CLOSING_S, Outbox
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.progress import events
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SPEC: Final = "https://openlineage.io/spec"
-_MOST_WAITING: Final = 1_000  # events; more are counted
 _ATTEMPTS: Final = 3
 _LIMIT_S: Final = 10.0
-_CLOSING_S: Final = 5.0
 _FACETS: Final = {  # by name: the published schema's place, or our own name
     "jobType": f"{_SPEC}/facets/2-0-3/JobTypeJobFacet.json",
     "errorMessage": f"{_SPEC}/facets/1-0-1/ErrorMessageRunFacet.json",
@@ -61,7 +59,6 @@ class _Run:
     bytes: int = 0
 
     def add(self, commit: events.Committed) -> None:
-        """Count a commit."""
         self.table, self.snapshot_id = commit.progress.table, commit.snapshot_id
         self.offsets = dict(commit.progress.next_offsets)
         self.rows += commit.rows
@@ -161,57 +158,34 @@ class Runs:
 
 
 class Sender:
-    """Sends events in their order; ``take`` returns at once. Thread-safe.
-
-    ``lost`` counts those that did not arrive after three attempts, or that a full queue left out.
-    """
+    """Sends events in their order; ``lost`` counts those that did not arrive, or found the queue full."""
 
     def __init__(self, send: Callable[[Event], str | None], pause_s: float = 1.0) -> None:
         self._send, self._pause_s = send, pause_s
-        self._changed = threading.Condition()  # guards the following fields
-        self._waiting: deque[Event] = deque()
-        self._closing = self._is_busy = False
-        self._thread: threading.Thread | None = None
-        self.lost = 0
+        self._outbox: Outbox[Event] = Outbox("lineage", self._send_all)
+        self._failed = 0
+
+    @property
+    def lost(self) -> int:
+        return self._failed + self._outbox.left_out
 
     def take(self, made: list[Event]) -> None:
-        """Send them soon."""
-        with self._changed:
-            for event in made:
-                if len(self._waiting) >= _MOST_WAITING:
-                    self.lost += 1
-                else:
-                    self._waiting.append(event)
-            if made and self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="lineage", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        """Send them soon; returns at once."""
+        for event in made:
+            self._outbox.put(event)
 
-    def close(self, limit_s: float = _CLOSING_S) -> None:
-        """Send what waits, for so long at most."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._is_busy and not self._waiting, limit_s)
+    def close(self, limit_s: float = CLOSING_S) -> None:
+        self._outbox.close(limit_s)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._is_busy = False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                if not self._waiting:
-                    return
-                event, self._is_busy = self._waiting.popleft(), True
+    def _send_all(self, made: list[Event]) -> None:
+        for event in made:
             for attempt in range(_ATTEMPTS):
                 if (why := self._send(event)) is None:
                     break
-                with self._changed:
-                    if attempt == _ATTEMPTS - 1 or self._closing:
-                        self.lost += 1
-                        _LOG.warning("lineage: %s; %s events lost", why, self.lost)
-                        break
-                    self._changed.wait_for(lambda: self._closing, self._pause_s * 2**attempt)
+                if attempt == _ATTEMPTS - 1 or self._outbox.pause(self._pause_s * 2**attempt):
+                    self._failed += 1
+                    _LOG.warning("lineage: %s; %s events lost", why, self.lost)
+                    break
 
 
 def sender_of(settings: LineageSettings) -> Sender:

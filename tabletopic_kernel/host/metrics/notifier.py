@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from tabletopic_kernel.host.metrics.notices import Behind, Notice, host_ended, notice_of
+from tabletopic_kernel.host.metrics.outbox import CLOSING_S, Outbox
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tabletopic_kernel.host.host import Host
 
 _LOG = logging.getLogger(__name__)
-_MOST_WAITING = 1_000  # notices; more are counted
 _MOST_CAUSES = 10_000
 _MOST_LINES = 10  # of a message's text
 _GATHER_S = 1.0  # what happens within it is one message
@@ -48,18 +48,13 @@ class Notifier:
 
     def __init__(self, settings: NotifySettings, gather_s: float = _GATHER_S) -> None:
         self._settings = settings
-        self._gather_s = gather_s
+        self._pause_s = gather_s
         self._behind = Behind()
-        self._changed = threading.Condition()  # guards the following fields
-        self._waiting: deque[Notice] = deque()
+        self._outbox: Outbox[Notice] = Outbox("notify", self._send, gather_s)
+        self._lock = threading.Lock()  # guards the following field
         self._sent_at: OrderedDict[tuple[str, str, str], float] = OrderedDict()
-        self._left_out = 0
-        self._is_idle = True
-        self._closing = False
-        self._thread: threading.Thread | None = None
 
     def listen(self, event: ControlEvent) -> None:
-        """Take what an event says to people."""
         notice = self._behind.notice_of(event) if isinstance(event, Heartbeat) else notice_of(event)
         if notice is not None:
             self.take(notice)
@@ -67,7 +62,7 @@ class Notifier:
     def take(self, notice: Notice) -> None:
         """Send it soon, unless a notice of its cause was sent lately."""
         now = time.monotonic()
-        with self._changed:
+        with self._lock:
             last = self._sent_at.get(notice.cause)
             if last is not None and now - last < self._settings.repeat_ms / 1000:
                 return
@@ -75,50 +70,22 @@ class Notifier:
             self._sent_at.move_to_end(notice.cause)
             if len(self._sent_at) > _MOST_CAUSES:
                 self._sent_at.popitem(last=False)
-            if len(self._waiting) >= _MOST_WAITING:
-                self._left_out += 1
-                return
-            self._waiting.append(notice)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._outbox.put(notice)
 
-    def close(self, limit_s: float = 5.0) -> None:
-        """Send what waits, for so long at most."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._is_idle and not self._waiting, limit_s)
+    def close(self, limit_s: float = CLOSING_S) -> None:
+        self._outbox.close(limit_s)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._is_idle = True
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                if not self._waiting:
-                    return
-                self._is_idle = False
-                self._changed.wait_for(lambda: self._closing, self._gather_s)
-                notices, left_out = list(self._waiting), self._left_out
-                self._waiting.clear()
-                self._left_out = 0
-            try:
-                self._send(message_of(notices, left_out))
-            except Exception:  # without this thread no notice would be sent again
-                _LOG.exception("notify")
-
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, notices: list[Notice]) -> None:
+        left_out, self._outbox.left_out = self._outbox.left_out, 0
+        message = message_of(notices, left_out)
         for name, send in receivers(self._settings).items():
             for attempt in range(_ATTEMPTS):
                 outcome = send(message)
                 if outcome is None:
                     break
                 _LOG.warning("notify: %s: %s", name, outcome)
-                with self._changed:
-                    if self._changed.wait_for(lambda: self._closing, self._gather_s * 2**attempt):
-                        break
+                if self._outbox.pause(self._pause_s * 2**attempt):
+                    break
 
 
 def attach_notifier(host: Host, settings: NotifySettings) -> None:

@@ -37,7 +37,6 @@ class Question:
         self._thread = threading.Thread(target=self._run, name=f"question to the {server}", daemon=True)
 
     def start(self) -> None:
-        """Ask from now on."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -64,17 +64,14 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         host, port = self._server.server_address[:2]
         name = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"http://{name}:{port}"
 
     def start(self) -> None:
-        """Answer from now on."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()

@@ -60,11 +60,9 @@ class HostWatch:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return self._server.url
 
     def start(self) -> None:
-        """Count, ask and answer."""
         self._host.listen(self.metrics.hear)
         with self._lock:
             self._is_asking = True
@@ -74,7 +72,6 @@ class HostWatch:
         self._server.start()
 
     def stop(self) -> None:
-        """Answer and ask no more."""
         self._server.stop()
         with self._lock:
             self._is_asking, questions = False, list(self._questions.values())

@@ -85,7 +85,6 @@ class Ownership:
 
     @property
     def has_questions(self) -> bool:
-        """Whether questions wait for answers."""
         with self._lock:
             return bool(self._questions)
 

@@ -24,17 +24,14 @@ class StagedBatches:
         return len(self.now())
 
     def now(self) -> tuple[StagedBatch, ...]:
-        """All waiting batches."""
         with self._room:
             return tuple(self._batches)
 
     @property
     def bytes(self) -> int:
-        """Size of their files."""
         return sum(batch.bytes for batch in self.now())
 
     def add(self, batch: StagedBatch) -> None:
-        """Put a batch at the end."""
         with self._room:
             self._batches.append(batch)
 

@@ -42,8 +42,7 @@ class LetterDrop:
             pass
 
     def report(self, error: TableTopicError | None) -> None:
-        """Report what was dropped, by reason."""
-        self._outcomes.letters_dropped(self._request, error=error, **self._figures)
+        self._outcomes.ended(self._request, error, **self._figures)
 
     def _round(self, owner: Owner) -> bool:
         """Drop the letters of some files; returns whether there may be more."""

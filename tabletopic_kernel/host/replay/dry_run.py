@@ -53,7 +53,7 @@ def plan_replay(
     stayed = Counter[str]()
     for task in source.next(source.files(), Limits({})) or ():
         records = list(source.read([task]))
-        staged = try_records(draft, records, Count)
+        staged, _ = try_records(draft, records, Count)
         plan.letters += sum(map(len, records))
         plan.rows += staged.count
         stayed.update(staged.refused.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -13,9 +12,10 @@ from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
-from tabletopic_kernel.pipeline.sinks import Count, Files, Place, StagedRows
+from tabletopic_kernel.pipeline.sinks import Count, Files, Place, Rejections
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, Limits
 from tabletopic_kernel.pipeline.stage import stage
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.dead_letters import DeadLetters
 
 _TAKE_RECORDS = 10_000
@@ -58,42 +58,27 @@ class LetterSource:
 
 
 def records_of(letters: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Dead letters as records of their topic."""
     records = letters.select(SOURCE_SCHEMA.names)
     headers = records.schema.get_field_index("headers")
     target = records.schema.set(headers, SOURCE_SCHEMA.field("headers"))
     yield from records.cast(target).combine_chunks().to_batches(_TAKE_RECORDS)
 
 
-@dataclass(frozen=True)
-class Tried:
-    """The result of staging dead letters, and the places of those that stay, by reason."""
+class _Replayed(Files):
+    """Files of the rows; dead letters that are refused again are only noted."""
 
-    result: StageResult
-    stayed: dict[Place, str]
+    def __init__(self, topic: str, writer: DataFileWriter | None) -> None:
+        super().__init__(topic, writer, None)
+        self.stayed = Count()
 
-
-class _Replayed(Count):
-    """Files of the rows; letters that are refused again are only noted."""
-
-    def __init__(self, files: Files) -> None:
-        super().__init__()
-        self._files = files
-
-    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        """See ``Sink``."""
-        self._files.rows(batch, rows)
-
-    def deletes(self, deletes: pa.Table) -> None:
-        """See ``Sink``."""
-        self._files.deletes(deletes)
+    def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
+        self.stayed.rejected(batch, rejected)
 
 
-def stage_dead_letters(letters: pa.Table, plan: StagePlan) -> Tried:
-    """Stage dead letters into files, in this process."""
+def stage_dead_letters(letters: pa.Table, plan: StagePlan) -> tuple[StageResult, dict[Place, str]]:
+    """Stage dead letters into files, in this process; with the places of those that stay, by reason."""
     loaded = LoadedPlan(plan.tolerant())
-    files = Files(plan.topic, loaded.writer, None)
-    sink = _Replayed(files)
-    result = stage(loaded, records_of(letters), sink)
+    files = _Replayed(plan.topic, loaded.writer)
+    result = stage(loaded, records_of(letters), files)
     files.close(result, is_void=result.is_void(loaded.plan.settings))
-    return Tried(result, sink.refused)
+    return result, files.stayed.refused

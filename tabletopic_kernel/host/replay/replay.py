@@ -28,13 +28,13 @@ from tabletopic_kernel.host.maintenance.jobs import Job, once_more
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
-from tabletopic_kernel.host.replay.letters import LetterSource, Tried, dead_letters_where, stage_dead_letters
+from tabletopic_kernel.host.replay.letters import LetterSource, dead_letters_where, stage_dead_letters
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.desired import ReplayRequest
 from tabletopic_kernel.model.settings.values import Expectation
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch
+from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch, StageResult
 from tabletopic_kernel.pipeline.sinks import Place, places_of
 from tabletopic_kernel.pipeline.source import Limits
 
@@ -64,7 +64,7 @@ class Replay:
 
     def report(self, error: TableTopicError | None) -> None:
         """Report the new rows, and the letters that stay by reason."""
-        self._outcomes.replayed(self._request, error=error, **self._figures)
+        self._outcomes.ended(self._request, error, **self._figures)
 
     def _stage_round(self, _: Owner) -> tuple[int, Future[tuple[int, int]]] | None:
         batch = once_more(self.round)
@@ -99,10 +99,9 @@ class Replay:
         letters = pa.concat_tables([owner.dead_letters.read(task, AlwaysTrue()) for task in tasks])
         selected = pa.concat_tables([owner.dead_letters.read(task, self._where) for task in tasks])
         reach(Step.REPLAY)
-        tried = try_dead_letters(selected, owner)
-        result = tried.result
-        self._figures["stayed"] = added(self._figures.get("stayed", {}), Counter(tried.stayed.values()))
-        moved = set(places_of(selected)) - tried.stayed.keys()
+        result, stayed = try_dead_letters(selected, owner)
+        self._figures["stayed"] = added(self._figures.get("stayed", {}), Counter(stayed.values()))
+        moved = set(places_of(selected)) - stayed.keys()
         if not moved:
             return None
         rules = map(Expectation.of, owner.keeper.settings.expectations)
@@ -142,18 +141,16 @@ class Replay:
         self._owner.dead_letters.replace(tasks, (marked, rest), self._owner.ledger, replay_id)
 
 
-def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
-    """Stage dead letters as records of the topic, with the current settings; raises as ``Owner.satisfy``."""
+def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> tuple[StageResult, dict[Place, str]]:
+    """As ``stage_dead_letters``, with the current settings; raises as ``Owner.satisfy``."""
     # The registry may have schemas now that it lacked when these became letters.
     owner.keeper.forget_unknown()
     plan = owner.satisfy(owner.plan().to_ask_again(0) or Needs(), recheck=True)
     while True:
-        tried = stage_dead_letters(dead_letters, plan)
-        if tried.result.error is not None:
-            owner.files.discard(tried.result.own_files, ())
-            raise tried.result.error
-        needs = tried.result.needs
-        if not needs:
-            return tried
-        owner.files.discard(tried.result.own_files, ())
-        plan = owner.satisfy(needs, recheck=False)
+        result, stayed = stage_dead_letters(dead_letters, plan)
+        if result.error is None and not result.needs:
+            return result, stayed
+        owner.files.discard(result.own_files, ())
+        if result.error is not None:
+            raise result.error
+        plan = owner.satisfy(result.needs, recheck=False)

@@ -100,7 +100,6 @@ class ControlLog:
 
 
 def ensure_control_topic(broker: Broker) -> None:
-    """Create the control topic if it does not exist."""
     broker.ensure_topic(CONTROL_TOPIC, 1, _CONFIG)
 
 

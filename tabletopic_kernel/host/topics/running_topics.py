@@ -61,7 +61,6 @@ class RunningTopics:
         return last is not record.state
 
     def coordinators(self) -> dict[str, Coordinator]:
-        """The table topics on this host."""
         with self._lock:
             return {name: entry.coordinator for name, entry in self._topics.items() if entry.coordinator}
 

@@ -48,7 +48,6 @@ class SettingsMessage:
 
 
 def ensure_settings_topic(broker: Broker) -> None:
-    """Create the settings topic if it does not exist."""
     broker.ensure_topic(SETTINGS_TOPIC, _PARTITIONS, _CONFIG)
 
 

@@ -79,7 +79,7 @@ def _identity(field: SortField) -> tuple[int, str]:
 def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
     """The table's sort order for ``wanted``: a former one if possible, or a new one."""
     for order in orders:
-        if same_order(order, wanted):
+        if order.fields == wanted.fields:
             return order
     if wanted.is_unsorted:
         return UNSORTED_SORT_ORDER
@@ -93,11 +93,6 @@ def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Sc
     """
     remaining = [field for field in order.fields if field.source_id in schema.field_ids]
     return None if len(remaining) == len(order.fields) else next_order(SortOrder(*remaining), orders)
-
-
-def same_order(order: SortOrder, other: SortOrder) -> bool:
-    """Whether both sort rows in the same way."""
-    return order.fields == other.fields
 
 
 def sort_texts(order: SortOrder, schema: Schema) -> list[str]:

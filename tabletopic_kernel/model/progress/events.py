@@ -38,7 +38,6 @@ class ErrorKind(_Model):
 
     @classmethod
     def of(cls, error: TableTopicError) -> ErrorKind:
-        """The kind of an error."""
         trouble = error.trouble
         return cls(system=trouble.system, section=trouble.section, verdict=trouble.verdict)
 

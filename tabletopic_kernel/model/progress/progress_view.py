@@ -144,7 +144,6 @@ class Record:
         return record
 
     def fold(self, folded: Iterable[ControlEvent]) -> None:
-        """Apply events."""
         for event in folded:
             if isinstance(event, events.HostHeartbeat):
                 self._fold_host(event)

@@ -92,13 +92,11 @@ class History:
                 yield bucket
 
     def ledger(self, at_ms: int, next_offsets: array[int]) -> None:
-        """Record the ledger at a time."""
         for bucket in self._buckets_at(at_ms):
             if _is_newer(at_ms, next_offsets, bucket.next_ms, bucket.next_offsets):
                 bucket.next_offsets, bucket.next_ms = next_offsets, at_ms
 
     def ends(self, at_ms: int, end_offsets: array[int]) -> None:
-        """Record the topic's end offsets at a time."""
         for bucket in self._buckets_at(at_ms):
             if _is_newer(at_ms, end_offsets, bucket.end_ms, bucket.end_offsets):
                 bucket.end_offsets, bucket.end_ms = end_offsets, at_ms
@@ -111,7 +109,6 @@ class History:
                 bucket.lag_seconds = bucket.lag_seconds if lag_seconds is None else lag_seconds
 
     def commit(self, at_ms: int, rows: int, files: int, size_bytes: int) -> None:
-        """Record a commit."""
         for bucket in self._buckets_at(at_ms):
             bucket.rows += rows
             bucket.files += files

@@ -91,9 +91,7 @@ class StandingPattern(Frozen):
     requested_by: str = ""  # for people
 
     def matches(self, topic: str) -> bool:
-        """Whether it stands for a topic."""
         return stands_for(self.pattern, self.exclude, topic)
 
     def to_json(self) -> bytes:
-        """The message's value; see ``DesiredTopic.to_json``."""
         return self.model_dump_json(exclude_unset=True).encode()

@@ -124,7 +124,6 @@ class Followers:
         self._last: dict[int, bytes | None] = {}  # by partition: the key, if the last record deleted it
 
     def begin(self, records: pa.RecordBatch) -> None:
-        """The next batch."""
         partitions, keys = np.asarray(self._records.column("partition")), self._records.column("key")
         numbers, from_end = np.unique(partitions[::-1], return_index=True)
         for partition, at in zip(numbers.tolist(), (len(partitions) - 1 - from_end).tolist(), strict=True):

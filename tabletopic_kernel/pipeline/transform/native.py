@@ -94,7 +94,7 @@ class NativeTypes:
             ]
             mask = array.is_null() if array.null_count else None
             struct = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(target), mask=mask)
-            return struct, _any(len(array), (bad for _, bad in parts))
+            return struct, _any(bad for _, bad in parts)
         if isinstance(kind, ListType):
             values, bad = self._convert(array.values, kind.element_type, meaning, target.value_type)
             return rebuilt(array, target, values), _of_parents(array, bad)
@@ -162,7 +162,6 @@ class NativeDecoder:
         self.arrow_schema = arrow_schema_of(self.iceberg_schema)
 
     def decode(self, values: pa.Array) -> Decoded:
-        """See ``Decoder``."""
         sent, refused = self._sent.decode(values)
         kept = np.delete(np.arange(len(values)), [bad.index for bad in refused])
         rows = self._types.rows(Rows(dict(zip(sent.schema.names, sent.columns, strict=True)), kept, refused))
@@ -199,7 +198,7 @@ def _explain(names: list[str]) -> str:
     return f"{', '.join(names)} {_WHY}{_WAYS}"
 
 
-def _any(count: int, masks: Iterable[Mask | None]) -> Mask | None:
+def _any(masks: Iterable[Mask | None]) -> Mask | None:
     present = [mask for mask in masks if mask is not None]
     return np.logical_or.reduce(present) if present else None
 

@@ -63,7 +63,6 @@ class Unwrap:
             self._why = str(error)
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array, has_key: Mask | None = None) -> Rows:
-        """See ``Step``."""
         if self._row is None:
             refused = [Refused(index, NOT_AN_ENVELOPE, self._why) for index in range(len(batch))]
             return Rows({}, np.empty(0, np.int64), refused)

@@ -55,7 +55,6 @@ class Pace:
             self.end()
 
     def end(self) -> None:
-        """End the wait, if there is one."""
         if (wait := self._wait) is not None:
             self._ends.end(wait)
 

@@ -30,7 +30,6 @@ class Written(NamedTuple):
 
     @property
     def files(self) -> dict[str, int]:
-        """All of them."""
         return {**self.metadata, **self.data, **self.older}
 
 
@@ -80,13 +79,8 @@ class LedgerTable:
         # The ancestors up to a foreign head have expired: the tag kept the ledger's snapshot.
         tag = metadata.refs.get(TAG)
         kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
-        ledger = ledger_of(kept) if kept else Ledger.from_summary(self._kept)
+        ledger = ledger_of(kept) if kept else Ledger.from_summary(_kept(self.table))
         return (ledger, kept) if ledger else None
-
-    @property
-    def _kept(self) -> dict[str, str]:
-        kept: dict[str, str] = json.loads(self.table.properties.get(KEPT_PROPERTY, "{}"))
-        return kept
 
     @property
     def ledger(self) -> Ledger | None:
@@ -120,7 +114,8 @@ class LedgerTable:
         metadata, known = self.table.metadata, self._marks
         if metadata is not self._marked:
             self._marks = {
-                snapshot.snapshot_id: known.get(snapshot.snapshot_id) or _mark(snapshot)
+                snapshot.snapshot_id: known.get(snapshot.snapshot_id)
+                or (summary(snapshot).get(f"{PREFIX}commit-id"), epoch_of(snapshot))
                 for snapshot in metadata.snapshots
             }
             self._marked = metadata
@@ -171,7 +166,7 @@ class LedgerTable:
         if not newest or not oldest:
             return
         kept = newest[1]
-        number = kept.sequence_number if kept else int(self._kept.get(SEQUENCE, 0))
+        number = kept.sequence_number if kept else int(_kept(self.table).get(SEQUENCE, 0))
         is_behind = (number or 0) > (oldest.sequence_number or 0)
         if is_behind or (kept and not has_newest_rows(self.table, kept)):
             why = (
@@ -194,12 +189,12 @@ def newest_epoch(metadata: TableMetadata) -> int:
     Not only the head's ancestors count: a rollback removes the newest owner's claim from these, and that
     owner's files, or its predecessor's, may be gone by then. Expiry keeps the snapshot that the tag names.
     """
-    return max((_mark(snapshot)[1] for snapshot in metadata.snapshots), default=0)
+    return max(map(epoch_of, metadata.snapshots), default=0)
 
 
-def _mark(snapshot: Snapshot) -> _Mark:
-    properties = summary(snapshot)
-    return properties.get(f"{PREFIX}commit-id"), int(properties.get(f"{PREFIX}epoch", 0))
+def epoch_of(snapshot: Snapshot) -> int:
+    """The epoch of a snapshot's owner; 0 if another program made it."""
+    return int(summary(snapshot).get(f"{PREFIX}epoch", 0))
 
 
 def summary(snapshot: Snapshot) -> Mapping[str, str]:
@@ -218,9 +213,14 @@ def ledger_of(snapshot: Snapshot) -> Ledger | None:
     return Ledger.from_summary(summary(snapshot))
 
 
+def _kept(table: Table) -> dict[str, str]:
+    kept: dict[str, str] = json.loads(table.properties.get(KEPT_PROPERTY, "{}"))
+    return kept
+
+
 def kept_keys(table: Table) -> tuple[str, ...]:
     """Files with deleted keys that the ledger in a property names."""
-    kept = Ledger.from_summary(json.loads(table.properties.get(KEPT_PROPERTY, "{}")))
+    kept = Ledger.from_summary(_kept(table))
     return kept.deleted_keys if kept else ()
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
@@ -89,19 +88,10 @@ def _numbers(table: Table) -> Schema | None:
         return None
 
 
-def _names(batch: pa.RecordBatch) -> list[str]:
-    only = batch.schema.field(0).type
-    names: list[str] = [field.name for field in only] if pa.types.is_struct(only) else batch.schema.names
-    return names
-
-
 def _places(table: Table, tasks: Iterable[FileScanTask], column: Schema) -> Iterator[_Places]:
     """Partition and offset of the files' rows, one set per batch; nothing for other writers' rows."""
     scan = ArrowScan(table.metadata, table.io, column, AlwaysTrue())
     for batch in scan.to_record_batches(tasks):
-        columns = batch.columns if len(batch.columns) > 1 else batch.column(0).flatten()
-        named = dict(zip(_names(batch), columns, strict=True))
-        partitions, offsets = named["partition"], named["offset"]
-        valid = np.asarray(partitions.is_valid()) & np.asarray(offsets.is_valid())
-        chosen = pa.array(valid)
-        yield set(zip(partitions.filter(chosen).to_pylist(), offsets.filter(chosen).to_pylist(), strict=True))
+        rows = batch if batch.num_columns > 1 else pa.RecordBatch.from_struct_array(batch.column(0))
+        places = rows.select(["partition", "offset"]).drop_null()
+        yield set(zip(*(numbers.to_pylist() for numbers in places.columns), strict=True))

@@ -176,7 +176,6 @@ class KeyColumn:
     def evolution(
         self, table: TopicTable, settings: TopicSettings, schema_id: SchemaKey | None = None
     ) -> Evolution:
-        """As ``Columns``."""
         metadata = table.table.metadata
         return evolve_key(metadata.schema(), self.kind, metadata.last_column_id, settings)
 

@@ -160,7 +160,6 @@ class EvolvingTable:
         self.table.evolve(None, covered_schemas_property(covered.values(), noted_in), self.ledger.epoch)
 
     def report_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
-        """Send the event that a schema does not fit."""
         cause = _cause(registered)
         self.services.control.write(events.SchemaRefused(**self._origin(), refused=refused, cause=cause))
 

@@ -41,8 +41,6 @@ class Side(Generic[ColumnsT_co]):
 
 
 def of_values(topic: str, settings: TopicSettings) -> Side[ValueColumns]:
-    """The side of a topic's values."""
-
     def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
         columns = writer_columns(schema_id, writer, settings)
         # A projection's outputs have names of their own.
@@ -59,7 +57,6 @@ def of_values(topic: str, settings: TopicSettings) -> Side[ValueColumns]:
 
 
 def of_keys(topic: str, settings: TopicSettings) -> Side[KeyColumn]:
-    """The side of a topic's keys."""
     return Side(
         f"a key of {topic} cannot be read",
         key_subject(topic),

@@ -61,7 +61,6 @@ class SnapshotDifference:
     changes: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
         return asdict(self) | {"before": self.before.to_json(), "after": self.after.to_json()}
 
 

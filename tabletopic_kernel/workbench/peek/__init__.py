@@ -106,7 +106,7 @@ class _Decoded:
 def _read(records: pa.RecordBatch, draft: Draft) -> _Decoded:
     present = records.column("value").is_valid()
     positions = [position for position, is_present in enumerate(present.to_pylist()) if is_present]
-    memory = try_records(draft, [records.filter(present)], Memory)
+    memory, _ = try_records(draft, [records.filter(present)], Memory)
     result = _Decoded()
     parts: list[StagedRows | Rejections] = [*memory.staged, *memory.refused]
     for part in parts:

@@ -156,7 +156,7 @@ def _decoded(
     """Records with a value: positions, and their columns or errors."""
     present = records.column("value").is_valid()
     positions = np.flatnonzero(present.to_numpy(zero_copy_only=False))
-    memory = try_records(draft, [records.filter(present)], Memory)
+    memory, _ = try_records(draft, [records.filter(present)], Memory)
     for staged in memory.staged:
         yield positions[staged.positions], staged.rows, None
     for refused in memory.refused:

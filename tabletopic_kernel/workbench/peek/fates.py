@@ -39,7 +39,7 @@ from tabletopic_kernel.pipeline.sinks import Memory, Place, places_of
 from tabletopic_kernel.render.words import clock
 from tabletopic_kernel.table.changes.ledger_history import ledger_of
 from tabletopic_kernel.table.dead_letters import LetterTable
-from tabletopic_kernel.table.draft import TopicDraft, tried_records
+from tabletopic_kernel.table.draft import TopicDraft, try_records
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.peek import Fate
 from tabletopic_kernel.workbench.peek.search import Records
@@ -223,7 +223,7 @@ def _tried(
     rows: list[pa.RecordBatch] = []
     has_value = records.column("value").is_valid()
     for part in (records.filter(has_value), records.filter(pc.invert(has_value))):
-        memory, result = tried_records(draft, [part], Memory)
+        memory, result = try_records(draft, [part], Memory)
         places = list(places_of(part))
         tried |= dict.fromkeys(places, " or ".join(sorted(result.passed_over)) or "it asks for none")
         for staged in memory.staged:

@@ -44,7 +44,6 @@ class SuspectKeys:
     keys: list[SuspectKey]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
         plain: dict[str, Any] = json.loads(json_text(asdict(self)))
         return plain
 

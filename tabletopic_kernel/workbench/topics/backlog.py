@@ -29,7 +29,7 @@ from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.source import KafkaRanges
 from tabletopic_kernel.pipeline.transform.expectations import check_rules
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.draft import TopicDraft, tried_records, try_records
+from tabletopic_kernel.table.draft import TopicDraft, try_records
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _RECORDS: Final = 250  # read at each place of a partition: its beginning, middle and end
@@ -113,7 +113,7 @@ def _counts(
         try_records(draft, [batch for sample in samples for batch in sample], Memory)  # for their columns
         writer = LoadedPlan(draft.plan()).writer
         assert writer is not None
-        return [_counted(try_records(draft, sample, Memory), writer) for sample in samples]
+        return [_counted(try_records(draft, sample, Memory)[0], writer) for sample in samples]
 
 
 @contextmanager
@@ -150,10 +150,10 @@ def try_rules(
     try:
         records = [batch for place in _places(facts) for batch in source.read(place)]
         if table is not None and table.ledger is not None:
-            _, result = tried_records(TopicDraft(table, facts.topic, settings, registry), records, Memory)
+            _, result = try_records(TopicDraft(table, facts.topic, settings, registry), records, Memory)
         else:
             with _draft(facts.topic, settings, registry, layout) as draft:
-                _, result = tried_records(draft, records, Memory)
+                _, result = try_records(draft, records, Memory)
     except (ActionNeededError, RetryableError) as error:
         return [f"the expectations could not be tried: {error}"]
     failures = result.expectation_failures

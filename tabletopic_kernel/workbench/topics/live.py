@@ -34,7 +34,7 @@ from tabletopic_kernel.pipeline.source import KafkaRanges, Limits, Source, Sourc
 from tabletopic_kernel.query.answer import LiveRead, Tail
 from tabletopic_kernel.table.changes.upsert.staged import Upsert
 from tabletopic_kernel.table.changes.upsert.tail import applied
-from tabletopic_kernel.table.draft import TopicDraft, tried_records
+from tabletopic_kernel.table.draft import TopicDraft, try_records
 from tabletopic_kernel.table.schemas.covered import noted_batch
 from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY, TopicTable
 from tabletopic_kernel.workbench.topics.live_columns import as_table, is_other_value, with_columns_of
@@ -117,7 +117,7 @@ class LiveReads:
         source = self.source(facts.topic, self.broker.properties, settings, seconds)
         read = _read(source, ledger, facts, start, self.limits)
         draft = _LiveDraft(self._draft(table, facts.topic, settings))
-        memory, result = tried_records(draft, read.batches, Memory)
+        memory, result = try_records(draft, read.batches, Memory)
         have, want = draft.draft.columns, table.table.schema()
         if not enabled and is_other_value(have, want):
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
@@ -193,7 +193,6 @@ class _LiveDraft:
         self._looked_up = 0
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         plan = self.draft.plan()
         keys = _without(plan.keys, self._keys) if plan.keys else None
         return replace(plan, values=_without(plan.values, self._values), keys=keys)

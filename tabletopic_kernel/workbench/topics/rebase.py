@@ -212,7 +212,7 @@ class _Search:
         for records in source.read(StagedOffsets({partition: start}, {partition: end})):
             times = pc.cast(records["timestamp"], pa.int64()).fill_null(-1)
             chosen = records if only is None else records.filter(pc.equal(times, only))
-            memory = try_records(self.draft, [chosen], Memory)
+            memory, _ = try_records(self.draft, [chosen], Memory)
             yield from (staged.rows for staged in memory.staged)
             for refused in memory.refused:
                 self.refused = f"; a record there cannot become a row: {refused.message(0)}"

@@ -125,7 +125,6 @@ class _GoogleFile(PyArrowFile):
     """
 
     def open(self, seekable: bool = True) -> InputStream:
-        """As the base's."""
         if not seekable or not (self.location.endswith(_METADATA) or len(self) <= _READ_WHOLE_BYTES):
             return super().open(seekable)
         with super().open(seekable=False) as stream:
@@ -149,7 +148,6 @@ class TableFileIO(SmallFileIO):
         return scheme, netloc, path
 
     def new_input(self, location: str) -> PyArrowFile:
-        """A file to read."""
         file = super().new_input(location)
         if file._filesystem.type_name != "gcs":
             return file

@@ -134,11 +134,9 @@ class OwnSnapshot(Snapshot):
     """A snapshot whose manifests are read by us."""
 
     def manifests(self, io: FileIO) -> list[ManifestFile]:
-        """Like PyIceberg's."""
         return list(_manifests(io, self.manifest_list))
 
     def __eq__(self, other: object) -> bool:
-        """Also to PyIceberg's."""
         return isinstance(other, Snapshot) and self.__dict__ == other.__dict__
 
     __hash__ = Snapshot.__hash__
@@ -156,11 +154,9 @@ class OwnSpec(PartitionSpec):
 
     @classmethod
     def of(cls, spec: PartitionSpec) -> OwnSpec:
-        """The same spec, as ours."""
         return cls(*spec.fields, spec_id=spec.spec_id)
 
     def partition_type(self, schema: Schema) -> StructType:
-        """Like PyIceberg's."""
         if (known := self._known) is None or known[0] is not schema:
             self._known = known = schema, super().partition_type(schema)
         return known[1]

@@ -47,7 +47,6 @@ class CommitAnswer(CommitTableResponse):
 
     @classmethod
     def model_validate_json(cls, text: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Like pydantic's."""
         answer = _own(CommitTableResponse.model_validate_json(text, **options))
         location = _location(text)
         lends = isinstance(text, str) and any(name in text for name in _LENT)
@@ -63,7 +62,6 @@ class LoadAnswer(TableResponse):
 
     @classmethod
     def model_validate_json(cls, text: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Like pydantic's."""
         commit = _known.get(place := _location(text) or "")
         if commit is not None and (others := _others(commit, text)) is not None:
             return TableResponse.model_validate({**others, "metadata-location": place})

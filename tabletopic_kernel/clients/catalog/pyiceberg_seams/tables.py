@@ -66,7 +66,6 @@ class _Cheap(TableMetadataCommonFields):
         return OwnSpec.of(super().spec())
 
     def __eq__(self, other: object) -> bool:
-        """Also to PyIceberg's."""
         return isinstance(other, TableMetadataCommonFields) and self.model_dump() == other.model_dump()
 
     __hash__ = None  # type: ignore[assignment]
@@ -245,7 +244,6 @@ class OwnTable(Table):
         super().__init__(identifier, own_metadata(metadata), metadata_location, io, *arguments, **options)
 
     def transaction(self) -> Transaction:
-        """Of ours."""
         return _GuardedTransaction(self)
 
     def location_provider(self) -> LocationProvider:

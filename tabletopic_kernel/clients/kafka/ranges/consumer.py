@@ -1,7 +1,5 @@
 """A consumer that delivers ranges of offsets as record batches; here by ``confluent_kafka``, without C."""
 
-# ruff: noqa: D102 - methods of the protocol RangeConsumer, which says what they do
-
 from __future__ import annotations
 
 from collections.abc import Mapping

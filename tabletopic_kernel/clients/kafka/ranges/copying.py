@@ -107,7 +107,6 @@ class Copier:
         return {its.partition: its.until for its in ended}
 
     def pull(self, timeout_ms: int, *, flush: bool = False) -> Pulled:
-        """See ``RangeConsumer``."""
         state, before = self._state, self._state.rows
         outcome = self._take(byref(state), timeout_ms, KafkaError._PARTITION_EOF)
         problem = batch = None

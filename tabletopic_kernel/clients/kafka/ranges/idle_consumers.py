@@ -67,7 +67,6 @@ class IdleConsumers:
         IDLE_CLIENTS.add(idle)
 
     def add(self, idle: _Idle) -> None:
-        """Let tasks take it."""
         with self._lock:
             self._idle.append(idle)
 

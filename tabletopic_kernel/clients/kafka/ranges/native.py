@@ -1,7 +1,5 @@
 """A consumer by the C API of the librdkafka that ``confluent_kafka`` links; C copies its records to Arrow."""
 
-# ruff: noqa: D102 - methods of the protocol RangeConsumer, which says what they do
-
 from __future__ import annotations
 
 import contextlib

@@ -68,7 +68,6 @@ class ChildProjection:
             raise
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
-        """See ``SqlProjection.rows``."""
         rows: Rows = self._ask((dict(columns), count), "run")
         return rows
 
@@ -106,7 +105,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Handle requests until there are no more."""
     from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection  # noqa: PLC0415 - costs time
 
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
