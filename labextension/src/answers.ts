@@ -104,7 +104,13 @@ export interface IPatternWish {
 
 /** The topics of a pattern that are not enabled yet; `refused`: why one cannot be. */
 export interface IEnablings {
-  readonly topics: readonly { readonly topic: string; readonly table: string; readonly refused: readonly string[] }[];
+  readonly topics: readonly {
+    readonly topic: string;
+    readonly table: string;
+    readonly refused: readonly string[];
+    /** Why its records may not become rows. */
+    readonly warnings: readonly string[];
+  }[];
 }
 
 /** A pattern by which hosts enable topics as they come, and the topics that it matches now. */

@@ -3,6 +3,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { JSONValue, ReadonlyJSONObject } from '@lumino/coreutils';
 import type {
+  IColumn,
   IEnablings,
   IEvent,
   IOverview,
@@ -97,6 +98,11 @@ export class TopicApi {
 
   events(topic: string, limit: number): Promise<{ readonly events: readonly IEvent[] }> {
     return this.ask('GET', ['topics', topic, 'events'], undefined, { limit: String(limit) });
+  }
+
+  /** A table's columns; the page of tables asks for more. */
+  table(name: string): Promise<{ readonly columns?: readonly IColumn[] }> {
+    return this.ask('GET', ['tables', name]);
   }
 
   schema(topic: string): Promise<ITopicSchema> {

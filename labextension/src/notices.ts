@@ -1,4 +1,4 @@
-/** Notifications when something needs a person: once per cause, with the button that helps. */
+/** Notifications when something needs a person: once per cause, with the button that helps. Many of a kind are one. */
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -9,19 +9,30 @@ import type { WorkbenchModel } from './model';
 import type { IOptions } from './options';
 import { duration, number } from './words';
 
-/** More notices at once than this are one. */
-const SINGLY = 3;
+/** More notices of a kind than this, within a minute, are one. */
+const SINGLY = 5;
+const TOGETHER_MS = 60_000;
+/** Topics that such a notice names. */
+const NAMED = 3;
 /** Events that are searched for a refused schema. */
 const SEARCHED = 20;
 
 interface INotice {
-  /** The same for what happens again. */
-  readonly cause: string;
+  readonly kind: string;
   readonly text: string;
   readonly type: 'error' | 'warning';
   readonly label: string;
   readonly command: string;
   readonly topic?: string;
+  /** The words for many of this kind. */
+  readonly many?: (count: string, topics: string) => string;
+}
+
+interface IShown {
+  readonly topic: string;
+  readonly atMs: number;
+  /** The notification's, which several notices may share. */
+  readonly id: string;
 }
 
 /** Follows the model; what was so when the page opened is no news. */
@@ -52,7 +63,7 @@ export class Notices implements IDisposable {
     const before = this._last;
     this._last = overview;
     const causes = this._causes(overview);
-    const fresh = [...causes.values()].filter(notice => !this._lasting.has(notice.cause));
+    const fresh = [...causes].filter(([cause]) => !this._lasting.has(cause)).map(([, notice]) => notice);
     this._lasting = new Set([...causes.keys(), ...[...this._lasting].filter(cause => cause.startsWith('behind '))]);
     if (before === null || !this._options().notifications) {
       return;
@@ -73,23 +84,25 @@ export class Notices implements IDisposable {
   private _causes(overview: IOverview): Map<string, INotice> {
     const notices: INotice[] = overview.topics.flatMap(row => (row.enabled ? this._ofRow(row) : this._ofOther(row)));
     if (overview.host.state === 'failed') {
-      const host = { cause: 'host', type: 'error', text: overview.host.detail } as const;
+      const host = { kind: 'host', type: 'error', text: overview.host.detail } as const;
       notices.push({ ...host, label: this._trans.__('Start a Host'), command: CommandIDs.startHost });
     }
-    return new Map(notices.map(notice => [notice.cause, notice]));
+    return new Map(notices.map(notice => [`${notice.kind} ${notice.topic ?? ''}`, notice]));
   }
 
   private _ofRow({ topic, state, error, delay, lag_records, lag_seconds }: IRow): INotice[] {
     if (state === 'failed') {
       const text = this._trans.__('%1 failed: %2', topic, error ?? '');
       const label = this._trans.__('Resume');
-      return [{ cause: `failed ${topic}`, type: 'error', text, label, command: CommandIDs.resume, topic }];
+      const many = (count: string, topics: string) => this._trans.__('%1 topics failed: %2', count, topics);
+      return [{ kind: 'failed', type: 'error', text, label, command: CommandIDs.resume, topic, many }];
     }
     if (delay !== null && (lag_seconds ?? 0) > this._options().warnLagSeconds) {
       const age = duration(lag_seconds ?? 0);
       const text = this._trans.__('%1 is behind: %2 records, the oldest for %3', topic, number(lag_records ?? 0), age);
       const label = this._trans.__('Open Dashboard');
-      return [{ cause: `behind ${topic}`, type: 'warning', text, label, command: CommandIDs.dashboard, topic }];
+      const many = (count: string, topics: string) => this._trans.__('%1 topics are behind: %2', count, topics);
+      return [{ kind: 'behind', type: 'warning', text, label, command: CommandIDs.dashboard, topic, many }];
     }
     return [];
   }
@@ -101,7 +114,8 @@ export class Notices implements IDisposable {
     }
     const text = this._trans.__('%1 is not enabled: %2', topic, error);
     const label = this._trans.__('Settings and Plan…');
-    return [{ cause: `not_enabled ${topic}`, type: 'error', text, label, command: CommandIDs.settings, topic }];
+    const many = (count: string, topics: string) => this._trans.__('%1 topics are not enabled: %2', count, topics);
+    return [{ kind: 'not enabled', type: 'error', text, label, command: CommandIDs.settings, topic, many }];
   }
 
   /** Dead letters, or the schema that caused them. */
@@ -115,20 +129,44 @@ export class Notices implements IDisposable {
       // The count alone is said.
     }
     const label = this._trans.__('Look at Dead Letters');
-    this._show([{ cause: '', type: 'warning', text, label, command: CommandIDs.letters, topic }]);
+    const many = (count: string, topics: string) => this._trans.__('%1 topics have new dead letters: %2', count, topics);
+    this._show([{ kind: 'dead letters', type: 'warning', text, label, command: CommandIDs.letters, topic, many }]);
   }
 
   private _show(notices: readonly INotice[]): void {
-    if (notices.length > SINGLY) {
-      const label = this._trans.__('Show Table Topics');
-      const text = this._trans.__('%1 topics need you', number(notices.length));
-      this._show([{ cause: '', type: 'error', text, label, command: CommandIDs.show }]);
-      return;
+    const atMs = Date.now();
+    for (const kind of new Set(notices.map(notice => notice.kind))) {
+      const added = notices.filter(notice => notice.kind === kind);
+      const shown = (this._shown.get(kind) ?? []).filter(earlier => earlier.atMs > atMs - TOGETHER_MS);
+      const topics = [...new Set([...shown, ...added].map(({ topic }) => topic ?? ''))];
+      if (topics.length <= SINGLY) {
+        const more = added.map(notice => ({ topic: notice.topic ?? '', atMs, id: this._emit(notice) }));
+        this._shown.set(kind, [...shown, ...more]);
+        continue;
+      }
+      const ids = new Set(shown.map(({ id }) => id));
+      const id = this._emit(this._together(added[0] as INotice, topics), ids.size === 1 ? [...ids][0] : undefined);
+      ids.delete(id);
+      ids.forEach(single => Notification.dismiss(single));
+      this._shown.set(kind, topics.map(topic => ({ topic, atMs, id })));
     }
-    for (const { text, type, label, command, topic } of notices) {
-      const callback = () => void this._commands.execute(command, topic === undefined ? {} : { topic });
-      Notification.emit(text, type, { autoClose: type === 'error' ? false : 15_000, actions: [{ label, callback }] });
+  }
+
+  private _together({ kind, type, many }: INotice, topics: readonly string[]): INotice {
+    const names = topics.slice(0, NAMED).join(', ');
+    const rest = this._trans.__('%1 and %2 more', names, number(topics.length - NAMED));
+    const label = this._trans.__('Show Table Topics');
+    return { kind, type, text: many?.(number(topics.length), rest) ?? rest, label, command: CommandIDs.show };
+  }
+
+  /** Show it, in place of an earlier one if that is still there; returns its id. */
+  private _emit({ text, type, label, command, topic }: INotice, earlier?: string): string {
+    const callback = () => void this._commands.execute(command, topic === undefined ? {} : { topic });
+    const options = { autoClose: type === 'error' ? (false as const) : 15_000, actions: [{ label, callback }] };
+    if (earlier !== undefined && Notification.update({ id: earlier, message: text, type, ...options })) {
+      return earlier;
     }
+    return Notification.emit(text, type, options);
   }
 
   private _last: IOverview | null = null;
@@ -136,5 +174,6 @@ export class Notices implements IDisposable {
   private _lasting = new Set<string>();
   /** Topics whose dead letters were told: each until the page is loaded again. */
   private readonly _lettered = new Set<string>();
+  private readonly _shown = new Map<string, readonly IShown[]>();
   private _isDisposed = false;
 }

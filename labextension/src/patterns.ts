@@ -117,10 +117,10 @@ export class PatternPanel {
     setText(this._status, status);
     setText(this._enable, this._trans.__('Enable'));
     this._plan.replaceChildren(
-      ...topics.map(({ topic, table, refused }) =>
+      ...topics.map(({ topic, table, refused, warnings }) =>
         refused.length > 0
           ? h('li', { class: css('refused') }, h('strong', {}, topic), ' ', ...words(refused.join('; ')))
-          : h('li', {}, h('strong', {}, topic), ` → ${table}`)
+          : h('li', {}, h('strong', {}, topic), ` → ${table}`, ...warnings.map(why => h('div', {}, ...words(why))))
       )
     );
     setShown(this._plan, topics.length > 0);

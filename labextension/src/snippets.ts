@@ -1,4 +1,5 @@
 /** Text for the clipboard: cells ready to run. */
+import type { TopicApi } from './api';
 
 /** A table's name in SQL: quoted, as namespaces may be words of SQL; a plain last part, after a dot, need not be. */
 export function sqlName(dotted: string): string {
@@ -8,13 +9,14 @@ export function sqlName(dotted: string): string {
   return parts.map(quoted).join('.');
 }
 
-/** A cell that shows the newest rows of a table. */
-export function queryCell(table: string): string {
+/** A cell that shows rows of a table: the newest, if it has the column that tells. */
+export async function queryCell(table: string, api: TopicApi): Promise<string> {
+  const { columns = [] } = await api.table(table).catch(() => ({ columns: [] })); // a new topic has no table yet
+  const newest = columns.some(({ name }) => name === '_kafka_metadata') ? 'ORDER BY _kafka_metadata.timestamp DESC\n' : '';
   return `%%lake
 SELECT *
 FROM ${sqlName(table)}
-ORDER BY _kafka_metadata.timestamp DESC
-LIMIT 20
+${newest}LIMIT 20
 `;
 }
 

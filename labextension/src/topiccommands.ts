@@ -160,19 +160,19 @@ export function topicCommands(model: WorkbenchModel, screens: IScreens, trans: T
       id: CommandIDs.insertQuery,
       label: trans.__('Insert Query Cell'),
       longLabel: trans.__('Insert a Query Cell…'),
-      caption: trans.__('A cell in the active notebook that shows the newest rows of the table'),
+      caption: trans.__('A cell in the active notebook that shows rows of the table, the newest first'),
       icon: addBelowIcon,
       fits: row => row.table !== null,
-      run: topic => screens.insertCell(queryCell(model.row(topic)?.table ?? topic))
+      run: async topic => screens.insertCell(await queryCell(model.row(topic)?.table ?? topic, model.api))
     },
     {
       id: CommandIDs.copyQuery,
       label: trans.__('Copy Query Cell'),
       longLabel: trans.__('Copy a Query Cell…'),
-      caption: trans.__('A notebook cell that shows the newest rows of the table'),
+      caption: trans.__('A notebook cell that shows rows of the table, the newest first'),
       icon: copyIcon,
       fits: row => row.table !== null,
-      run: topic => copy(queryCell(model.row(topic)?.table ?? topic), trans)
+      run: async topic => copy(await queryCell(model.row(topic)?.table ?? topic, model.api), trans)
     },
     {
       id: CommandIDs.copyConnection,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tabletopic_kernel.model.columns.wrong_units import times_of, wrong_unit
 from tabletopic_kernel.render.grid import Cell, Grid
 from tabletopic_kernel.render.values import hex_dump, json_text, text
-from tabletopic_kernel.render.words import clock
+from tabletopic_kernel.render.words import clock, many
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.peek import Fate, PeekedRecord
@@ -54,10 +54,9 @@ def _fate(fate: Fate | None) -> Cell:
 
 
 def record_line(record: PeekedRecord) -> str:
-    key = record.key if record.key_value is None else record.key_value
     value = _shortened(record.error or json_text(record.value))
     place = f"{record.partition}:{record.offset}  {clock(record.timestamp_ms)}"
-    return f"{place}  {json_text(key)}  {value}".replace("\n", " ")
+    return f"{place}  {text(record.readable_key)}  {value}".replace("\n", " ")
 
 
 def record_facts(topic: str, records: Sequence[PeekedRecord], notes: Sequence[str] = ()) -> Grid:
@@ -76,7 +75,7 @@ def _facts(record: PeekedRecord) -> Iterator[tuple[str, str | Cell]]:
         yield "became", _fate(record.fate)
     if record.error:
         yield "error", Cell(record.error, "bad")
-    yield "key", text(record.key if record.key_value is None else record.key_value)
+    yield "key", text(record.readable_key)
     for header in record.headers:
         yield f"header {header['key']}", text(header["value"])
     if record.schema is not None:
@@ -119,24 +118,26 @@ def looked_notes(topic: str, records: Records) -> list[str]:
             for p, (low, high) in looked.ranges.items()
             if high > low
         ]
-        many = len(parts) - _MOST_PARTITIONS
-        parts = [*parts[:_MOST_PARTITIONS], *([f"{many} partitions more"] if many > 0 else [])]
+        rest = len(parts) - _MOST_PARTITIONS
+        parts = [*parts[:_MOST_PARTITIONS], *([f"{many(rest, 'partition')} more"] if rest > 0 else [])]
         notes.append(
-            f"looked at {looked.looked:,} of {looked.records:,} records: {', '.join(parts)}; "
+            f"looked at {looked.looked:,} of {many(looked.records, 'record')}: {', '.join(parts)}; "
             f"continue with `{looked.command(topic)}`"
         )
     elif not records and looked.records:
-        notes.append(f"none of {looked.records:,} records matches")
+        notes.append(f"none of {many(looked.records, 'record')} matches")
     return notes
 
 
 def suspect_keys_table(suspects: SuspectKeys) -> Grid:
     """Keys with dead letters, and where the newest of each is."""
     rows = [
-        (json_text(suspect.key), f"{suspect.letters:,}", f"{suspect.partition}", f"{suspect.offset:,}")
+        (text(suspect.key), f"{suspect.letters:,}", f"{suspect.partition}", f"{suspect.offset:,}")
         for suspect in suspects.keys
     ]
-    about = f"{len(rows):,} keys; `tabletopic replay {suspects.topic}` applies changes that became readable"
+    about = (
+        f"{many(len(rows), 'key')}; `tabletopic replay {suspects.topic}` applies changes that became readable"
+    )
     columns = ("Kafka key", "letters", "partition", "newest offset")
     title = suspects.topic if rows else ""
     return Grid(columns, rows, title, [about if rows else "no dead letters"], frozenset(columns[1:]))
@@ -161,7 +162,7 @@ def letters_table(letters: Letters, notes: Sequence[str] = ()) -> Grid:
         for group in letters.groups
     ]
     unit = "an hour" if letters.step_ms < 24 * 3_600_000 else "a day"
-    about = f"each bar is {unit}; {letters.letters:,} dead letters in {letters.table}"
+    about = f"each bar is {unit}; {many(letters.letters, 'dead letter')} in {letters.table}"
     title = letters.topic if rows else ""
     return Grid(columns, rows, title, [about if rows else "no dead letters", *notes], frozenset({"letters"}))
 

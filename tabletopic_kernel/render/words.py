@@ -179,7 +179,7 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return f"{text}; the topic continues after the gap" if event.skipped else text
         case events.Heartbeat():
             progress, rate = event.progress, f"{event.progress.rows_per_second:,.0f} rows/s"
-            return f"{progress.state}, {progress.rows:,} rows, {rate}, {progress.staged_rows:,} staged"
+            return f"{progress.state}, {many(progress.rows, 'row')}, {rate}, {progress.staged_rows:,} staged"
         case events.HostHeartbeat():
             memory = "" if event.memory_bytes is None else f", {size(event.memory_bytes)}"
             return f"{event.host} runs {', '.join(event.topics) or 'no topic'}{memory}"
@@ -230,10 +230,10 @@ def _deletion_text(event: events.RowsDeleted | events.Erased) -> str:
     ended = f"; ended early: {event.error}" if event.error else ""
     if isinstance(event, events.RowsDeleted):
         old = f" with {event.column} before {clock(event.before_ms)}" if event.column else ""
-        return f"deleted {event.rows:,} rows{old}: {files}{ended}"
-    letters = f"{sum(event.letters.values()):,} dead letters"
+        return f"deleted {many(event.rows, 'row')}{old}: {files}{ended}"
+    letters = many(sum(event.letters.values()), "dead letter")
     left = f"; not whole: {'; '.join(event.left)}" if event.left else ""
-    return f"erased {event.rows:,} rows and {letters} for {event.by}: {files}{left}{ended}"
+    return f"erased {many(event.rows, 'row')} and {letters} for {event.by}: {files}{left}{ended}"
 
 
 def _maintenance_text(event: events.Compacted | events.Expired | events.OrphansRemoved) -> str:
@@ -244,18 +244,17 @@ def _maintenance_text(event: events.Compacted | events.Expired | events.OrphansR
         sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
         of = " of dead letters" if event.dead_letters else ""
         deleted = f" without {event.deleted_rows:,} deleted rows" if event.deleted_rows else ""
-        return (
-            f"{event.files_before:,} files{of} to {event.files:,}, {event.rows:,} rows{deleted}, {sizes} in "
-            f"{seconds(event.seconds)}{ended}"
-        )
-    removed = f"{event.files:,} files, {size(event.bytes)}"
+        files = f"{many(event.files_before, 'file')}{of} to {event.files:,}"
+        return f"{files}, {many(event.rows, 'row')}{deleted}, {sizes} in {seconds(event.seconds)}{ended}"
+    removed = f"{many(event.files, 'file')}, {size(event.bytes)}"
     if isinstance(event, events.OrphansRemoved):
         return f"removed orphans: {removed}{ended}"
     of = " of the dead-letter table" if event.dead_letters else ""
     back = ""
     if event.reaches_back_to_ms is not None:
         back = f", {seconds((event.at_ms - event.reaches_back_to_ms) / 1000)} back"
-    return f"{event.snapshots:,} snapshots{of} expired, {event.kept:,} kept{back}; removed {removed}{ended}"
+    snapshots = f"{many(event.snapshots, 'snapshot')}{of} expired, {event.kept:,} kept"
+    return f"{snapshots}{back}; removed {removed}{ended}"
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -263,7 +262,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _amount(rows: int, files: int, size_bytes: int) -> str:
-    return f"{rows:,} rows in {many(files, 'file')} ({size(size_bytes)})"
+    return f"{many(rows, 'row')} in {many(files, 'file')} ({size(size_bytes)})"
 
 
 def _cause(cause: SchemaVersion | None) -> str:

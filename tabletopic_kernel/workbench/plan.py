@@ -28,6 +28,7 @@ class Plan:
 
     ``creates``: the table does not exist yet. ``columns`` is empty while no schema is registered. ``start``
     is the setting; an existing table resumes from its ledger instead, as one of the ``notes`` says.
+    ``warnings`` are those of the notes that say why records may not become rows.
     ``partition_by_before`` has an existing table's partitions, ``sort_by_before`` its order.
 
     For an unregistered schema: ``changes`` of the table in words, ``incompatible`` with the reason for each
@@ -45,6 +46,7 @@ class Plan:
     sort_by_before: list[str] = field(default_factory=list)
     start: str | int = "earliest"
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     incompatible: dict[str, str] = field(default_factory=dict)

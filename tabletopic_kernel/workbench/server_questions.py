@@ -52,7 +52,7 @@ class Server:
     ways: tuple[Way, ...]
 
 
-_EMBEDDED = Way("Local, started by `tabletopic up`")
+_EMBEDDED = Way("Local, on this machine")
 _BOOTSTRAP = Question("bootstrap.servers", "Brokers, as host:port separated by commas")
 _CA = Question("ssl.ca.location", "CA certificate file, if the system does not trust it", optional=True)
 _LOGIN = (

@@ -116,3 +116,23 @@ def test_what_fails_is_notified_once_with_the_button_that_helps(page: LabPage, a
     page.shot("notifications")
     toasts.filter(has_text="clicks failed").get_by_role("button", name="Resume").click()
     page.until_asked(api.asked, "POST", "topics/clicks/resume")
+
+
+def test_many_notifications_of_a_kind_are_one(page: LabPage, api: FakeApi) -> None:
+    """Twelve topics that fail one after the other: at last one notification, which opens the sidebar."""
+    names = [f"shop.t{number}" for number in range(12)]
+    api.topics = [running(name) for name in names]
+    page.open()
+    expect(page.row(names[-1])).to_contain_text("up to date")
+    toasts = page.page.locator(".Toastify__toast")
+    for count in (3, 8, 12):
+        failed = [running(name, state="failed", error="no such table") for name in names[:count]]
+        api.topics = [*failed, *api.topics[count:]]
+        last = f"{count} topics failed: shop.t0" if count > 5 else f"{names[count - 1]} failed"
+        expect(toasts.filter(has_text=last)).to_have_count(1)
+    expect(toasts).to_have_count(1)
+    page.shot("notifications-many")
+    page.page.locator('.jp-SideBar [data-id="tabletopic-sidebar"]').click()
+    expect(page.sidebar).to_be_hidden()
+    toasts.get_by_role("button", name="Show Table Topics").click()
+    expect(page.sidebar).to_be_visible()

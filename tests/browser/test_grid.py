@@ -56,7 +56,7 @@ def opened(page: LabPage, path: str) -> Locator:
     return page.page.locator(_GRID)
 
 
-def check_accessible(page: Page, place: str = _GRID) -> None:
+def check_accessible(page: Page, place: str = ".jp-Notebook .jp-OutputArea") -> None:
     """axe-core finds nothing."""
     page.evaluate(_AXE.read_text(encoding="utf-8"))
     violations = page.evaluate(f"axe.run('{place}').then(found => found.violations)")
@@ -69,11 +69,15 @@ def test_a_result_is_looked_through(page: LabPage, lab: Lab) -> None:
     folder.mkdir(parents=True)
     (folder / "tabletopic.toml").write_text(_SETTINGS.format(folder=folder))
     path = "grid/query.ipynb"
-    lab.ask("PUT", f"api/contents/{path}", notebook("%load_ext tabletopic_kernel", _SQL, kernel="python3"))
-    grid = opened(page, path)
+    cells = ("%load_ext tabletopic_kernel", _SQL, "%lake SELECT 1 AS one WHERE false")
+    lab.ask("PUT", f"api/contents/{path}", notebook(*cells, kernel="python3"))
+    grids = opened(page, path)
+    grid = grids.first
     page.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(timeout=LOAD_MS)
     page.page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
     expect(grid.locator("td").first).to_have_text("0", timeout=LOAD_MS)
+    expect(grids.nth(1)).to_contain_text("0 rows")
+    expect(grids.nth(1).locator("th[data-column]")).to_have_text(["oneINTEGER"])
     check_accessible(page.page)
     page.shot("result-grid")
     read_cells(page.page, grid)
@@ -119,6 +123,7 @@ def select_rows(page: Page, grid: Locator) -> None:
     expect(grid.locator("td").first).to_have_text("2499")
     expect(header).to_be_focused()
     grid.get_by_text("Filter", exact=True).press("Enter")
+    expect(grid.get_by_label("Value")).to_be_focused()  # the menu has opened
     grid.get_by_label("Column", exact=True).select_option("page")
     grid.get_by_label("Value").press_sequentially("GE-1")
     grid.get_by_label("Value").press("Enter")
@@ -135,7 +140,7 @@ def open_without_kernel(page: LabPage, lab: Lab, content: dict[str, Any]) -> Non
     content["cells"][1]["source"] += " "  # what was trusted is another one
     body = {"type": "notebook", "format": "json", "content": content}
     lab.ask("PUT", "api/contents/grid/again.ipynb", body)
-    grid = opened(page, "grid/again.ipynb")
+    grid = opened(page, "grid/again.ipynb").first
     expect(grid.locator("tbody tr")).to_have_count(90)
     page.page.get_by_role("dialog").get_by_role("button", name=re.compile("No Kernel|Cancel")).first.click()
     grid.get_by_role("button", name="Next page").click()

@@ -145,7 +145,7 @@ def test_nothing_to_do_is_told_too(rig: Rig, threads: Threads) -> None:
     threads.compact(coordinator)
     assert (outcome(rig).files_before, outcome(rig).error) == (0, None)
     threads.compact(coordinator, "nothing = 1")
-    assert "cannot read --where" in (outcome(rig).error or "")
+    assert "cannot read the condition" in (outcome(rig).error or "")
     assert files(rig) == [10]
 
 

@@ -106,7 +106,7 @@ def test_letters_by_reason_whole_and_as_files(rig: Rig, tmp_path: Path) -> None:
         more.records[0].fate and more.records[0].fate.at_ms,
     )
     drop(rig, coordinator, "offset = 11")
-    with pytest.raises(UsageError, match="cannot read --where"):
+    with pytest.raises(UsageError, match="cannot read the condition"):
         read(rig, coordinator, "reason = (SELECT 1)")
     for raw in (False, True):
         file = tmp_path / f"letters-{raw}"

@@ -332,7 +332,7 @@ def test_where_limits_a_compaction(catalog: Catalog) -> None:
     lake.compact("a >= 4")
     assert sorted(file.record_count for file in lake.files()) == [1, 1, 1, 1, 2]
     for wrong in ("b = 1", "a ==== 1"):
-        with pytest.raises(UsageError, match="cannot read --where"):
+        with pytest.raises(UsageError, match="cannot read the condition"):
             lake.plan(wrong)
 
 

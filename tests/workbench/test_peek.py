@@ -94,6 +94,9 @@ def test_keys_are_decoded_by_their_own_schema() -> None:
     first, bad, none = shown(ONE, ONE, ONE, keys=(good, b"bare", None), key_format="by_schema_id")
     assert (first.key_value, first.error, first.schema_id) == ({"user": 5}, None, 1)
     assert (bad.value, bad.key_value, bad.key) == ({"id": 7}, None, b"bare")
+    assert (first.readable_key, bad.readable_key, none.readable_key) == ({"user": 5}, "bare", None)
+    (number,) = shown(ONE, keys=(b"\x00\x05",))
+    assert number.readable_key == b"\x00\x05"
     assert str(bad.error).startswith("key: no_schema_id: ")
     assert (none.key_value, none.error) == (None, None)
     headers = [{"key": KEY_HEADER, "value": prefix(3)}]

@@ -158,11 +158,14 @@ def test_how_far_it_looked() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"partition": 7}, "clicks has no partition 7; it has 0 to 1"),
-    ({"start": "soon"}, "--from 'soon': write newest, oldest, an offset, or PARTITION:OFFSET,…"),
-    ({"before": "newest"}, "--before 'newest': write an offset"),
-    ({"start": "-1"}, "--from '-1'"),
-    ({"at": "noon"}, "--at 'noon' is no time"),
-    ({"at": "2026-01-01", "start": "3"}, "cannot be combined"),
+    (
+        {"start": "soon"},
+        "'soon' is no place in a topic: write newest, oldest, an offset, or PARTITION:OFFSET,…",
+    ),
+    ({"before": "newest"}, "'newest' is no place in a topic: write an offset"),
+    ({"start": "-1"}, "'-1' is no place"),
+    ({"at": "noon"}, "'noon' is no time"),
+    ({"at": "2026-01-01", "start": "3"}, "at a time or at an offset"),
     ({"where": "m = 1"}, 'column "m" not found'),
     ({"where": "hit"}, 'column "hit" not found'),
     ({"where": "n ="}, "syntax error"),

@@ -30,6 +30,13 @@ class WhileTyping implements ICompletionProvider {
   }
 }
 
+/** Let the kernel ask the catalog for its tables before the first key: it keeps them for a while. */
+function fetchNames(tracker: INotebookTracker): void {
+  const kernel = tracker.currentWidget?.sessionContext.session?.kernel;
+  const code = '%%lake\nSELECT * FROM ';
+  kernel?.requestComplete({ code, cursor_pos: code.length }).catch(() => undefined); // the kernel has ended
+}
+
 export function addHints(
   manager: ICompletionProviderManager,
   tracker: INotebookTracker,
@@ -39,8 +46,14 @@ export function addHints(
   const hinting = manager as { setContinuousHinting?: (on: boolean) => void };
   let everywhere = false;
   let isOn: boolean | null = null;
+  let wasSql = false;
   const follow = () => {
-    const wanted = everywhere || isSql(tracker.activeCell?.model.sharedModel.getSource() ?? '');
+    const isInSql = isSql(tracker.activeCell?.model.sharedModel.getSource() ?? '');
+    if (isInSql && !wasSql) {
+      fetchNames(tracker);
+    }
+    wasSql = isInSql;
+    const wanted = everywhere || isInSql;
     if (wanted !== isOn) {
       isOn = wanted;
       hinting.setContinuousHinting?.(wanted);
@@ -53,6 +66,7 @@ export function addHints(
     changed = null;
     if (cell !== null) {
       const model = cell.model;
+      wasSql = false;
       model.contentChanged.connect(follow);
       changed = () => void model.contentChanged.disconnect(follow);
     }

@@ -41,7 +41,7 @@ export class ChartView {
     setShown(this.node, false);
   }
 
-  readonly node = h('section', { class: css('gridChart') });
+  readonly node = h('div', { class: css('gridChart'), role: 'group' });
 
   /** The chart that the columns suggest. */
   async open(): Promise<void> {

@@ -9,7 +9,7 @@ import type { ISite } from './renderer';
 import { Table } from './table';
 import { Tools } from './tools';
 import { WholeView } from './whole';
-import { css, h, setShown, setText } from '../dom';
+import { css, h, setText } from '../dom';
 
 /** After this long, a reply that has not come is waited for aloud. */
 const PATIENCE_MS = 700;
@@ -20,7 +20,8 @@ export class ResultView {
     readonly site: ISite
   ) {
     this._page = { at: 0, total: result.total, rows: result.rows };
-    this.node = h('section', { class: css('resultView'), 'aria-label': site.trans.__('Result') });
+    // No landmark: a notebook has many results, and landmarks need names of their own.
+    this.node = h('div', { class: css('resultView'), role: 'group', 'aria-label': site.trans.__('Result') });
     this._table = new Table(
       {
         sort: (column, more) => this._sort(column, more),
@@ -142,7 +143,7 @@ export class ResultView {
         Clipboard.copyToSystem(reply.text); // over plain HTTP, and where the browser forbids it
       }
       const trans = this.site.trans;
-      this.tell(isHere ? trans.__('Copied.') : trans.__('Copied %1 rows × %2 columns.', to - from + 1, indexes.length));
+      this.tell(isHere ? trans.__('Copied.') : this._copied(to - from + 1, indexes.length));
     }
   }
 
@@ -151,7 +152,8 @@ export class ResultView {
     this.tell(trans.__('Writing the file…'));
     const reply = await this.ask<{ path: string; count: number }>('export', { form });
     if (reply !== null) {
-      this.tell(trans.__('%1 rows are in %2', reply.count.toLocaleString('en'), reply.path));
+      const count = reply.count.toLocaleString('en');
+      this.tell(trans._n('%2 row is in %3', '%2 rows are in %3', reply.count, count, reply.path));
     }
   }
 
@@ -202,19 +204,27 @@ export class ResultView {
     }
   }
 
+  private _copied(rows: number, columns: number): string {
+    const { trans } = this.site;
+    return trans.__('Copied %1 × %2.', this._rows(rows), trans._n('%2 column', '%2 columns', columns, columns));
+  }
+
+  private _rows(count: number): string {
+    return this.site.trans._n('%2 row', '%2 rows', count, count.toLocaleString('en'));
+  }
+
   private _count(): string {
     const { trans } = this.site;
     const { total } = this._page;
     const all = this.result.total.toLocaleString('en');
-    const of = this._selection.filters.length > 0 ? trans.__('%1 of %2 rows', total.toLocaleString('en'), all) : '';
-    return of || (this.result.truncated ? trans.__('the first %1 rows; there are more', all) : trans.__('%1 rows', all));
+    const of = this._selection.filters.length > 0 ? trans.__('%1 of %2', total.toLocaleString('en'), this._rows(this.result.total)) : '';
+    return of || (this.result.truncated ? trans.__('the first %1 rows; there are more', all) : this._rows(this.result.total));
   }
 
   private _draw(): void {
     const shown = this._shown();
     const { at, rows } = this._page;
     const pinned = shown.filter(index => this.pinned.has(index)).length;
-    setShown(this._table.node, rows.length > 0 || this._selection.filters.length > 0);
     this._tools.update(this._count());
     this._table.update({ columns: this.result.columns, shown, pinned, rows, at, selection: this._selection });
     this.profile.watch();

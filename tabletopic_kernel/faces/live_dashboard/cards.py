@@ -46,7 +46,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ("State", Html(state_html(state)), words_of(state).meaning),
             (
                 "Commit lag",
-                f"{words.number(topic.lag_records)} records",
+                "-" if topic.lag_records is None else many(topic.lag_records, "record"),
                 _behind(topic.lag_seconds(view.now_ms)),
             ),
             (
@@ -220,9 +220,7 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     ]
     where = f" in {progress.dead_letter_table}" if progress and progress.dead_letter_table else ""
     waiting = f"{words.number(progress.dead_letters if progress else None)} stored{where}"
-    html = heading(
-        "Dead letters", f"{words.number(sum(refused.values()))} records refused; {waiting}.{passed}"
-    )
+    html = heading("Dead letters", f"{many(sum(refused.values()), 'record')} refused; {waiting}.{passed}")
     if counts:
         columns = ["reason", "records", "share"]
         html += table("Dead letters by reason", columns, counts, right=["records"], long=["share"])

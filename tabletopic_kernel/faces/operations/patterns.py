@@ -22,11 +22,15 @@ Standing = Annotated[bool, Option("With a pattern: enable topics that come later
 
 @dataclass(frozen=True)
 class Enabling:
-    """A topic that is to be a table topic, and its table; ``refused``: why it cannot be."""
+    """A topic that is to be a table topic, and its table; ``refused``: why it cannot be.
+
+    ``warnings``: why its records may not become rows.
+    """
 
     topic: str
     table: str
     refused: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,10 @@ def enable_each(
     enabled = workbench.desired_topics()
     for name in (name for name in names if name not in enabled):
         topic = workbench.topic(name)
-        table, refused = "", []
+        table, refused, warnings = "", [], []
         try:
             plan = topic.plan(settings)
-            table, refused = plan.table, plan.refused
+            table, refused, warnings = plan.table, plan.refused, plan.warnings
             if table in taken and not refused:
                 refused = [
                     f"the table {table} will be that of {taken[table]}: enable it with another --table"
@@ -83,7 +87,7 @@ def enable_each(
             refused = [str(error)]
         if not refused:
             taken[table] = name
-        topics.append(Enabling(name, table, refused))
+        topics.append(Enabling(name, table, refused, warnings))
     if standing and yes:
         _keep(workbench, pattern, settings, excluded)
     return Enablings(topics, yes, standing)
@@ -107,10 +111,10 @@ def enabled_each(outcome: Enablings) -> list[Message]:
     verb = "enabled" if outcome.done else "would be enabled"
     count = f"{len(usable)} topic{'s' * (len(usable) != 1)}"
     lines = [Message("{count} {verb}", {"count": count, "verb": verb})]
-    lines += [
-        Message("  {topic} → {table}", {"topic": enabling.topic, "table": enabling.table})
-        for enabling in usable
-    ]
+    for enabling in usable:
+        names = {"topic": enabling.topic, "table": enabling.table}
+        lines.append(Message("  {topic} → {table}", names))
+        lines += [Message("    {why}", {"why": why}) for why in enabling.warnings]
     for enabling in outcome.topics:
         if enabling.refused:
             why = {"topic": enabling.topic, "why": "; ".join(enabling.refused)}

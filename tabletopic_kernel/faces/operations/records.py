@@ -111,13 +111,15 @@ def _letters_text(
     outcome: Letters | Downloaded | LettersDropped | SuspectKeys, values: Arguments
 ) -> Grid | list[Message]:
     from tabletopic_kernel.render import records as render
+    from tabletopic_kernel.render.words import many
     from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKeys
 
     if isinstance(outcome, Downloaded):
-        return [line(f"{outcome.letters:,} dead letters in {outcome.file}")]
+        return [line(f"{many(outcome.letters, 'dead letter')} in {outcome.file}")]
     if isinstance(outcome, LettersDropped):
         counts = [f"  {count:,} {reason}" for reason, count in outcome.letters.items()]
-        return list(map(line, [f"{sum(outcome.letters.values()):,} dead letters dropped", *counts]))
+        head = f"{many(sum(outcome.letters.values()), 'dead letter')} dropped"
+        return list(map(line, [head, *counts]))
     if isinstance(outcome, SuspectKeys):
         return render.suspect_keys_table(outcome)
     if outcome.records:

@@ -1,11 +1,11 @@
-"""Operations that have topics run or pause: one, or those of a pattern; and standing patterns."""
+"""Operations that have topics run, pause or end: one, or those of a pattern; and standing patterns."""
 
 # Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,23 +21,30 @@ from tabletopic_kernel.faces.operations.patterns import Topics, is_pattern
 from tabletopic_kernel.faces.operations.topics import PANEL, SOON
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.model.settings.desired import DesiredTopic, StandingPattern
+    from tabletopic_kernel.model.settings.desired import StandingPattern
     from tabletopic_kernel.workbench.workbench import Workbench
 
 
 @dataclass(frozen=True)
 class Run:
-    """Whether a topic's host shall read it: ``on`` or ``paused``."""
+    """Whether a topic's host shall read it: ``on``, ``paused`` or ``off``."""
 
     topic: str
     run: str
 
 
 @dataclass(frozen=True)
+class Disabled(Run):
+    """A topic that was disabled, and the table that stays."""
+
+    table: str
+
+
+@dataclass(frozen=True)
 class Runs:
     """The topics of a pattern; ``done`` is false in a dry run."""
 
-    topics: list[Run]
+    topics: Sequence[Run]
     done: bool
 
 
@@ -49,17 +56,17 @@ def _of_each(
     workbench: Workbench,
     topic: str,
     run: str,
-    change: Callable[[str], DesiredTopic],
+    change: Callable[[str], Run],
     *,
     dry_run: bool,
 ) -> Run | Runs:
-    """Have one topic, or those of a pattern that are not so yet, run or pause."""
+    """Have one topic, or those of a pattern that are not so yet, run, pause or end."""
     from fnmatch import fnmatchcase
 
     from tabletopic_kernel.model.errors import UsageError
 
     if not is_pattern(topic) and not dry_run:
-        return Run(topic, change(topic).run)
+        return change(topic)
     enabled = workbench.desired_topics()
     matching = {name: desired for name, desired in enabled.items() if fnmatchcase(name, topic)}
     if not matching:
@@ -68,19 +75,49 @@ def _of_each(
     if run == "on":
         failed = {status.topic for status in workbench.statuses(matching) if status.state == "failed"}
     names = sorted(name for name, desired in matching.items() if desired.run != run or name in failed)
-    return Runs([Run(name, run if dry_run else change(name).run) for name in names], not dry_run)
+    return Runs([Run(name, run) if dry_run else change(name) for name in names], not dry_run)
 
 
 def _ran(word: str, template: str) -> Callable[[Run | Runs, Arguments], list[Message]]:
     def text(outcome: Run | Runs, _: Arguments) -> list[Message]:
         if isinstance(outcome, Run):
-            return [Message(template, {"topic": outcome.topic})]
+            return [Message(template, vars(outcome))]
         verb = word if outcome.done else f"would be {word}"
         count = len(outcome.topics)
         head = Message("{count} {verb}", {"count": f"{count} topic{'s' * (count != 1)}", "verb": verb})
         return [head, *(Message("  {topic}", {"topic": run.topic}) for run in outcome.topics)]
 
     return text
+
+
+@operation(
+    PANEL,
+    _ran("disabled", "{topic} is disabled; the table {table} and its ledger stay"),
+    aliases=("stop",),
+    button="Disable",
+    route=Route(
+        "delete",
+        "topics/{topic}",
+        204,
+        notes="Staged files are committed. The table and its ledger stay.",
+    ),
+)
+def disable(workbench: Workbench, topic: Topics, dry_run: DryRun = False) -> Run | Runs:
+    """Disable a table topic; its table and its ledger stay.
+
+    The host commits what is staged and releases the topic. Enabled again, the
+    topic resumes where the table ends. A pattern, such as 'shop.*', disables all
+    enabled topics that it matches.
+
+    Example:  tabletopic disable 'shop.*' --dry-run
+    """
+
+    def disabled(name: str) -> Run:
+        table = workbench.table_of(name)
+        workbench.topic(name).disable()
+        return Disabled(name, "off", table)
+
+    return _of_each(workbench, topic, "off", disabled, dry_run=dry_run)
 
 
 @operation(
@@ -96,7 +133,11 @@ def pause(workbench: Workbench, topic: Topics, dry_run: DryRun = False) -> Run |
 
     Example:  tabletopic pause 'shop.*' --dry-run
     """
-    return _of_each(workbench, topic, "paused", lambda name: workbench.topic(name).pause(), dry_run=dry_run)
+
+    def paused(name: str) -> Run:
+        return Run(name, workbench.topic(name).pause().run)
+
+    return _of_each(workbench, topic, "paused", paused, dry_run=dry_run)
 
 
 @operation(
@@ -125,9 +166,11 @@ def resume(
 
     Example:  tabletopic resume clicks
     """
-    return _of_each(
-        workbench, topic, "on", lambda name: workbench.topic(name).resume(on_truncation), dry_run=dry_run
-    )
+
+    def resumed(name: str) -> Run:
+        return Run(name, workbench.topic(name).resume(on_truncation).run)
+
+    return _of_each(workbench, topic, "on", resumed, dry_run=dry_run)
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _shown(record: PeekedRecord, *, whole: bool) -> ShownRecord:
         partition=record.partition,
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
-        key=cell(_key(record)),
+        key=cell(record.readable_key),
         value=cell(record.value),
         error=cell(record.error),
         schema_id=None if record.schema_id is None else str(record.schema_id),
@@ -152,12 +152,8 @@ def _whole(record: PeekedRecord) -> WholeRecord:
     schema = record.schema
     return WholeRecord(
         value=whole(record.value if record.value is not None else record.error),
-        key=whole(_key(record)),
+        key=whole(record.readable_key),
         raw=whole(record.raw),
         headers=[(header["key"], cell(header["value"])) for header in record.headers],
         registered=None if schema is None else RecordSchema(schema.subject, schema.version, schema.columns),
     )
-
-
-def _key(record: PeekedRecord) -> Any:
-    return record.key if record.key_value is None else record.key_value

@@ -1,4 +1,4 @@
-"""Operations that set the desired state: plan, enable, alter, disable, commit, drop."""
+"""Operations that set the desired state: plan, enable, alter, commit, drop."""
 
 # Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
@@ -42,15 +42,6 @@ PANEL = "Table topics"
 AllSettings = Annotated[dict[str, Any], SettingOptions()]
 ChangeableSettings = Annotated[dict[str, Any], SettingOptions(changeable=True)]
 SOON = "The topic's host carries it out, usually within a second."
-
-
-@dataclass(frozen=True)
-class Disabled:
-    """A topic that was disabled, and the table that stays."""
-
-    topic: str
-    table: str
-    run: str = "off"
 
 
 @dataclass(frozen=True)
@@ -173,31 +164,6 @@ def alter(workbench: Workbench, topic: Topic, settings: ChangeableSettings) -> D
     Example:  tabletopic alter clicks --partition-by 'day(event_time)' --commit-interval 1s
     """
     return workbench.topic(topic).alter(settings)
-
-
-@operation(
-    PANEL,
-    says("{topic} is disabled; the table {table} and its ledger stay"),
-    aliases=("stop",),
-    button="Disable",
-    route=Route(
-        "delete",
-        "topics/{topic}",
-        204,
-        notes="Staged files are committed. The table and its ledger stay.",
-    ),
-)
-def disable(workbench: Workbench, topic: Topic) -> Disabled:
-    """Disable a table topic; its table and its ledger stay.
-
-    The host commits what is staged and releases the topic. Enabled again, the
-    topic resumes where the table ends.
-
-    Example:  tabletopic disable clicks
-    """
-    table = workbench.table_of(topic)
-    workbench.topic(topic).disable()
-    return Disabled(topic, table)
 
 
 @operation(

@@ -21,5 +21,5 @@ def read_condition(where: str | None, schema: Schema, hint: str) -> BooleanExpre
     except (ParseException, ValueError, TypeError) as error:
         # The parser's own message lists pages of grammar.
         position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
-        raise UsageError(f"cannot read --where {where!r}: {position}. {hint}") from error
+        raise UsageError(f"cannot read the condition {where!r}: {position}. {hint}") from error
     return condition

@@ -70,6 +70,17 @@ class PeekedRecord:
     fate: Fate | None = None
     schema: WrittenBy | None = None
 
+    @property
+    def readable_key(self) -> Any:
+        """The key decoded by its schema, or as text if its bytes are readable text; else the bytes."""
+        if self.key_value is not None or self.key is None:
+            return self.key_value
+        try:
+            text = self.key.decode()
+        except UnicodeDecodeError:
+            return self.key
+        return text if text.isprintable() else self.key
+
 
 def decoded(
     records: pa.RecordBatch, topic: str, settings: TopicSettings, registry: Registry

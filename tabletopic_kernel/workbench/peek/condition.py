@@ -208,6 +208,6 @@ def _line(error: Exception) -> str:
 
 def _wrong(where: str | None, why: str) -> UsageError:
     return UsageError(
-        f"cannot read --where {where!r}: {why}. Write a condition in SQL, for example "
+        f"cannot read the condition {where!r}: {why}. Write a condition in SQL, for example "
         f"\"{METADATA}.offset > 100 AND {KEY} = 'a'\""
     )

@@ -89,12 +89,12 @@ def range_of(
     notes: list[str] = []
     if wanted.at is not None:
         if wanted.start != "newest":
-            raise UsageError("--at and --from cannot be combined")
+            raise UsageError("a search begins at a time or at an offset, not at both")
         low |= broker.offsets_at(facts.topic, chosen, _time_ms(wanted.at))
     elif wanted.start not in ("newest", "oldest"):
-        low |= _places("--from", wanted.start, low)
+        low |= _places(wanted.start, low, "newest, oldest, ")
     if wanted.before is not None:
-        high |= _places("--before", wanted.before, high)
+        high |= _places(wanted.before, high)
     for p in chosen:
         if not first[p] <= low[p] <= facts.end[p]:
             word, offset = ("ends", facts.end[p]) if low[p] >= first[p] else ("begins", first[p])
@@ -104,12 +104,11 @@ def range_of(
     return low, high, notes
 
 
-def _places(option: str, text: str, partitions: Offsets) -> dict[int, int]:
+def _places(text: str, partitions: Offsets, names: str = "") -> dict[int, int]:
     if text.isdecimal() and len(text) <= 18:
         return dict.fromkeys(partitions, int(text))
     if not _PLACES.fullmatch(text):
-        names = "newest, oldest, " if option == "--from" else ""
-        raise UsageError(f"{option} {text!r}: write {names}an offset, or PARTITION:OFFSET,…")
+        raise UsageError(f"{text!r} is no place in a topic: write {names}an offset, or PARTITION:OFFSET,…")
     places = (place.partition(":") for place in text.split(","))
     return {int(p): int(offset) for p, _, offset in places if int(p) in partitions}
 
@@ -118,6 +117,6 @@ def _time_ms(text: str) -> int:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise UsageError(f"--at {text!r} is no time such as 2026-01-31T12:00:00Z") from None
+        raise UsageError(f"{text!r} is no time such as 2026-01-31T12:00:00Z") from None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return max(0, round(at.timestamp() * 1000))  # Kafka has other meanings for times below 0

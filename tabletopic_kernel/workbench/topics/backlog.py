@@ -29,6 +29,7 @@ from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.source import KafkaRanges
 from tabletopic_kernel.pipeline.transform.expectations import check_rules
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.render.words import many
 from tabletopic_kernel.table.draft import TopicDraft, try_records
 from tabletopic_kernel.table.topic_table import TopicTable
 
@@ -51,9 +52,8 @@ class Backlog:
 
     def __str__(self) -> str:
         about = "" if self.exact else "about "
-        files = f"{self.files:,} file{'s' * (self.files != 1)}"
-        partitions = f"{self.partitions:,} partition{'s' * (self.partitions != 1)}"
-        return f"this backlog of {self.records:,} records has {about}{partitions}, {files}"
+        files, partitions = many(self.files, "file"), many(self.partitions, "partition")
+        return f"this backlog of {many(self.records, 'record')} has {about}{partitions}, {files}"
 
 
 def backlog(

@@ -25,6 +25,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
+from tabletopic_kernel.render.words import many
 from tabletopic_kernel.table.changes.old_rows import old_rows
 from tabletopic_kernel.table.draft import check_columns, newest_columns, with_types_of
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
@@ -99,7 +100,8 @@ def plan_enable(
             if candidate is None:
                 from tabletopic_kernel.workbench.peek.newest import check_newest  # noqa: PLC0415 - DuckDB
 
-                plan.notes += check_newest(topic, settings, broker, registry)
+                plan.warnings += check_newest(topic, settings, broker, registry)
+                plan.notes += plan.warnings
             layout = _plan_new(plan, columns, key, origin, settings, facts)
             schema, former = (layout[0] if layout else None), {}
             plan.notes += try_rules(facts, settings, broker, registry, layout, None)
@@ -133,7 +135,7 @@ def _plan_new(
 ) -> Layout | None:
     records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
     if settings.start == "earliest" and records:
-        plan.notes.append(f"the table starts with up to {records:,} records that are already in the topic")
+        plan.notes.append(f"the table starts with up to {many(records, 'record')} already in the topic")
     elif settings.start == "latest":
         plan.notes.append("the table starts with records sent from now on")
     plan.notes.append(origin if columns is None else f"columns of {origin}")

@@ -28,7 +28,7 @@ from tabletopic_kernel.faces.operations.operation import (
     summary_of,
 )
 from tabletopic_kernel.faces.operations.patterns import Enabling, Enablings
-from tabletopic_kernel.faces.operations.runs import Run, Runs, forget, patterns, pause, resume
+from tabletopic_kernel.faces.operations.runs import Run, Runs, disable, forget, patterns, pause, resume
 from tabletopic_kernel.faces.operations.topics import enable
 from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.host.topics.standing_patterns import leave_off
@@ -243,7 +243,7 @@ CASES = (
         "expire clicks --orphans --wait 3s",
         ("expire", ("clicks", True, 3.0)),
         (
-            "1 snapshots of the dead-letter table",
+            "1 snapshot of the dead-letter table",
             "700 snapshots expired, 20 kept; removed 1,400 files, 3.8 MiB",
             "1,000 kept, 2 h 47 m back; removed",
             "removed orphans: 3 files, 4.9 KiB",
@@ -472,6 +472,17 @@ def test_a_host_has_all_its_fields() -> None:
         assert part in text
 
 
+def test_a_pattern_disables_many(tmp_path: Path) -> None:
+    """Those that it matches, each with its table; a dry run changes nothing."""
+    bench = FakeWorkbench(tmp_path)
+    bench.on = {name: DesiredTopic(topic=name) for name in ("shop.a", "shop.b", "other")}
+    plan = disable(bench, "shop.*", dry_run=True)
+    assert str(disable.text(plan, {})[0]) == "2 topics would be disabled"
+    assert bench.asked == []
+    assert [each.topic for each in disable(bench, "shop.*").topics] == ["shop.a", "shop.b"]
+    assert bench.asked == [("disable", "shop.a"), ("disable", "shop.b")]
+
+
 def test_a_pattern_pauses_and_resumes_many(tmp_path: Path) -> None:
     """Those that are not so yet; a dry run changes nothing; a pattern without a topic is an error."""
     bench = FakeWorkbench(tmp_path)
@@ -505,9 +516,10 @@ def test_a_pattern_enables_many(tmp_path: Path) -> None:
     )
     made = {name: Plan(name, f"default.{name.replace('.', '_')}", True) for name in bench.there}
     made["shop.b"].refused.append("no storage")
+    made["shop.a"].warnings.append("the newest record cannot become a row: no_schema_id")
     bench.plans = made
     expected = [
-        Enabling("shop.a", "default.shop_a"),
+        Enabling("shop.a", "default.shop_a", warnings=made["shop.a"].warnings),
         Enabling("shop.b", "default.shop_b", ["no storage"]),
         Enabling(
             "shop_a",
@@ -518,7 +530,8 @@ def test_a_pattern_enables_many(tmp_path: Path) -> None:
     outcome = enable(bench, "*", {}, "*test, clicks")
     assert (outcome, set(bench.on)) == (Enablings(expected, done=False), {"clicks"})
     assert not enable.has_failed(outcome)
-    assert "nothing is changed yet" in str(enable.text(outcome, {})[-1])
+    _, _, warning, *_, last = map(str, enable.text(outcome, {}))
+    assert (warning.strip(), "nothing is changed yet" in last) == (made["shop.a"].warnings[0], True)
     outcome = enable(bench, "*", {}, "*test", yes=True)
     assert (outcome, set(bench.on)) == (Enablings(expected, done=True), {"clicks", "shop.a"})
     assert enable.has_failed(outcome)
