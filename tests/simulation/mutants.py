@@ -214,7 +214,7 @@ def _moves_no_tag(self: ManageSnapshots, snapshot_id: int, tag_name: str, *args:
 
 def _only_loads(self: DeadLetters, owned: Ledger) -> None:
     self.load()
-    self._ledger = self.table.ledger if self.table else None
+    self.ledger = self.table.ledger if self.table else None
 
 
 def _leaves_the_worker(self: Actions) -> Event:
@@ -269,8 +269,8 @@ _commit_compaction = DeadLetters.commit_compaction
 
 
 def _settles_marked(self: DeadLetters, files: Any, replaced: Any, owned: Ledger) -> None:
-    assert self._ledger is not None
-    self._ledger = replace(self._ledger, replay_id=None)
+    assert self.ledger is not None
+    self.ledger = replace(self.ledger, replay_id=None)
     _commit_compaction(self, files, replaced, owned)
 
 
