@@ -90,7 +90,7 @@ def _figures(results: list[dict[str, Any]]) -> list[list[str]]:
             f"{measured['records_per_second']:,}",
             f"{measured['memory_mib']:,} MiB",
             f"{measured['files']:,}",
-            f"{measured['file_mib']} MiB",
+            f"{measured['file_mib']:.2g} MiB",
         ]
         for result in results
         for measured in [result["figures"]]

@@ -95,7 +95,7 @@ def measure(site: Site, name: str, folder: Path, sizes: Sizes) -> Figures:
         records_per_second=round((end[1] - begin[1]) / (end[0] - begin[0])),
         memory_mib=peak[0] >> 20,
         files=len(files),
-        file_mib=round(stored / len(files) / 2**20, 1),
+        file_mib=round(stored / len(files) / 2**20, 2),
         bytes_per_row=round(stored / total, 1),
         recovery_s=round(recovered[0] - killed, 1),
         missing=missing,
