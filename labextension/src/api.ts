@@ -152,11 +152,14 @@ export class TopicApi {
     return this.ask('DELETE', ['queries']);
   }
 
-  /** Address of the dashboard's page. */
-  dashboardUrl(topic: string | null, dark: boolean): string {
+  /** Address of the dashboard's page; `topic` null: the overview, `pane` null: all of it. */
+  dashboardUrl(topic: string | null, pane: string | null, dark: boolean): string {
     const query: Record<string, string> = { theme: dark ? 'dark' : 'default' };
     if (topic !== null) {
       query.topic = topic;
+    }
+    if (pane !== null) {
+      query.pane = pane;
     }
     return this.url(['dashboard'], query);
   }

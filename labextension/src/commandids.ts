@@ -3,6 +3,7 @@ export namespace CommandIDs {
   export const show = 'tabletopic:show';
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
+  export const pane = 'tabletopic:dashboard-pane';
   export const tables = 'tabletopic:tables';
   export const servers = 'tabletopic:servers';
   export const manual = 'tabletopic:manual';
@@ -46,6 +47,7 @@ export namespace CommandIDs {
     records,
     tables,
     dashboard,
+    pane,
     insertQuery,
     copyQuery,
     copyConnection
@@ -56,6 +58,7 @@ export namespace CommandIDs {
     quickstart,
     tables,
     dashboard,
+    pane,
     null,
     enablePattern,
     sendSample,
