@@ -22,6 +22,7 @@ export type * from './answers';
 
 /** The root of all paths, below the server's base URL. */
 const NAMESPACE = 'tabletopic/api';
+const PROFILE_HEADER = 'X-Table-Topic-Profile';
 
 /** A response other than the requested one: `message` says what to do next. */
 export class ApiError extends Error {
@@ -39,8 +40,20 @@ export class ApiError extends Error {
 export class TopicApi {
   constructor(readonly server: ServerConnection.ISettings) {}
 
+  /** The profile that this page shows, from the first overview on: the server refuses its requests in another. */
+  profile: string | null = null;
+
   overview(): Promise<IOverview> {
     return this.ask('GET', ['overview']);
+  }
+
+  chooseProfile(name: string): Promise<void> {
+    return this.ask('PUT', ['profiles', name]);
+  }
+
+  /** Write the file of a new profile. */
+  addProfile(name: string): Promise<{ readonly file: string }> {
+    return this.ask('POST', ['profiles', name]);
   }
 
   detail(topic: string): Promise<ReadonlyJSONObject & { readonly settings?: Settings }> {
@@ -179,6 +192,9 @@ export class TopicApi {
     query?: Record<string, string>
   ): Promise<T> {
     const init: RequestInit = { method };
+    if (this.profile !== null && !['overview', 'profiles'].includes(path[0] ?? '')) {
+      init.headers = { [PROFILE_HEADER]: this.profile };
+    }
     if (body !== undefined) {
       init.body = JSON.stringify(body);
     }

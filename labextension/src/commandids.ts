@@ -6,6 +6,7 @@ export namespace CommandIDs {
   export const pane = 'tabletopic:dashboard-pane';
   export const tables = 'tabletopic:tables';
   export const servers = 'tabletopic:servers';
+  export const profile = 'tabletopic:profile';
   export const manual = 'tabletopic:manual';
   export const records = 'tabletopic:records';
   export const letters = 'tabletopic:letters';
@@ -68,6 +69,7 @@ export namespace CommandIDs {
     startStack,
     stopStack,
     servers,
+    profile,
     null,
     manual
   ];

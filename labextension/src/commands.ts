@@ -17,6 +17,7 @@ import { dashboardIcon, helpIcon, topicIcon } from './icons';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
 import { addPanes } from './panes';
+import { addProfiles } from './profiles';
 import { SAMPLE_EVENTS } from './sidebar';
 import { tell } from './telling';
 import { topicCommands } from './topiccommands';
@@ -33,6 +34,8 @@ export interface IScreens {
   openRecords(topic: string): void;
   openLetters(topic: string): void;
   openServers(): void;
+  /** Close the pages about single topics. */
+  closeTopics(): void;
   openNotebook(path: string): Promise<unknown>;
   insertCell(source: string): Promise<unknown>;
 }
@@ -67,6 +70,7 @@ export function addCommands(
   palette?.addItem({ command: CommandIDs.dashboard, category });
   addPanes(commands, palette, model, (topic, pane) => screens.openDashboard(topic, pane), trans);
   addGeneral(commands, palette, model, screens, trans);
+  addProfiles(commands, palette, model, () => screens.closeTopics(), trans);
 }
 
 function addTopicCommand(

@@ -93,6 +93,7 @@ function activate(
       openRecords: topic => pages.openRecords(topic),
       openLetters: topic => pages.openLetters(topic),
       openServers: () => pages.openServers(),
+      closeTopics: () => pages.closeTopics(),
       openNotebook: path => app.commands.execute('docmanager:open', { path }),
       insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
     },
@@ -190,7 +191,13 @@ class Pages {
   }
 
   openServers(): void {
-    this._open(this._servers, () => true, () => withoutToolbar(serversPage(this._model.api, this._trans)));
+    this._open(this._servers, () => true, () => withoutToolbar(serversPage(this._model.api, this._app.commands, this._trans)));
+  }
+
+  closeTopics(): void {
+    for (const tracker of [this._dashboards, this._records, this._letters, this._settings]) {
+      tracker.filter(page => page.content.topic !== null).forEach(page => page.dispose());
+    }
   }
 
   restore(restorer: ILayoutRestorer): void {

@@ -48,6 +48,7 @@ export class Sidebar extends Widget {
         refresh: run(CommandIDs.refresh),
         dashboard: run(CommandIDs.dashboard),
         manual: run(CommandIDs.manual),
+        chooseProfile: run(CommandIDs.profile),
         menu: at => this._open(CommandIDs.generalMenu, {}, at),
         startStack: run(CommandIDs.startStack),
         startHost: run(CommandIDs.startHost),
