@@ -174,6 +174,9 @@ export class TopicApi {
     if (pane !== null) {
       query.pane = pane;
     }
+    if (this.profile !== null) {
+      query.profile = this.profile;
+    }
     return this.url(['dashboard'], query);
   }
 

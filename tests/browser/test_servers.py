@@ -40,7 +40,8 @@ def test_a_server_is_tried_and_saved(page: LabPage, api: FakeApi, tmp_path: Path
     (tmp_path / "tabletopic.toml").write_text(_FILE)
     environ = {"TABLETOPIC_KAFKA__CLIENT__ID": "ours"}
     now = ServerSections(lambda text: load_settings(environ=environ, cwd=tmp_path, file_text=text))
-    api.answers["GET", "servers"] = (200, plain(now.all()))
+    used = {"used_profile": "default", "profiles": ["default"]}
+    api.answers["GET", "servers"] = (200, {**plain(now.all()), **used})
     checks = [
         {"name": "broker", "status": "fail", "detail": f"no answer {_ODD}", "remedy": "“Manual: trouble”"},
         {"name": "rights", "status": "ok", "detail": "all", "remedy": ""},
@@ -69,7 +70,7 @@ def test_a_server_is_tried_and_saved(page: LabPage, api: FakeApi, tmp_path: Path
         "security.protocol": "SASL_SSL", "bootstrap.servers": "c:9092", "sasl.mechanism": "PLAIN",
         "sasl.username": _ODD, "sasl.password": None, "client.id": None,
     }  # fmt: skip
-    assert api.asked[-1] == ("POST", "servers/kafka/test", {"properties": typed})
+    assert api.asked[-1] == ("POST", "servers/kafka/test", {"properties": typed, "profile": None})
     kafka.get_by_role("status").scroll_into_view_if_needed()
     page.shot("servers-tested")
     kafka.get_by_role("button", name="Save").click()
@@ -89,7 +90,7 @@ def test_a_server_is_tried_and_saved(page: LabPage, api: FakeApi, tmp_path: Path
     properties = {
         "basic.auth.credentials.source": "USER_INFO", "url": "http://r", "basic.auth.user.info": "u:new"
     }  # fmt: skip
-    body = {"properties": properties, "version": now.all().version, "secrets_too": False}
+    body = {"properties": properties, "version": now.all().version, "secrets_too": False, "profile": None}
     assert api.asked[-1] == ("PUT", "servers/registry", body)
     assert "kept-in-the-file" not in page.page.content()
     assert page.page.evaluate("window.hurt") is None
