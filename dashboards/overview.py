@@ -180,9 +180,8 @@ class OverviewPage:
             margin=(8, 0),
             visible=False,
         )
-        self.panel = pn.Column(
-            self._head.pane, self._table, self._card, sizing_mode="stretch_width", margin=0
-        )
+        self.cards = {"topics": self._table, "lag": self._card}
+        self.panel = pn.Column(self._head.pane, *self.cards.values(), sizing_mode="stretch_width", margin=0)
 
     def show(self, view: View) -> None:
         """Show this view."""

@@ -71,7 +71,7 @@ class TopicPage:
             colours, "records", MOST_LINES + 1, time_axis=self._time_axis, title=_LAG_TITLE
         )
         self._lag_drawing = self._drawing(self._lag)
-        self._lag_card = self._card([self._about["lag"].pane, self._lag_drawing])
+        lag_card = self._card([self._about["lag"].pane, self._lag_drawing])
         self._texts = {name: Part(colours) for name in _TEXTS}
         self._drawings = {name: self._drawing(plot) for name, plot in self._plots.items()}
         self._cards = {
@@ -81,21 +81,21 @@ class TopicPage:
         key = Part(colours)
         key.show(html.key_of(self._schemas.key))
         self._schemas_pane = self._drawing(self._schemas, key.pane)
-        text_cards = [
-            self._card([part.pane], None if name in _WIDE else _CARD_PX) for name, part in self._texts.items()
-        ]
-        text_cards[list(self._texts).index("schemas")].append(self._schemas_pane)
+        text_cards = {
+            name: self._card([part.pane], None if name in _WIDE else _CARD_PX)
+            for name, part in self._texts.items()
+        }
+        text_cards["schemas"].append(self._schemas_pane)
         self._replay = ReplayBox(topic, colours, replay, _button_css(colours))
-        text_cards[list(self._texts).index("letters")].append(self._replay.panel)
+        text_cards["letters"].append(self._replay.panel)
+        self.cards = {"lag": lag_card, **self._cards, **text_cards}
         self.panel = pn.Column(
             self._head.pane,
             self._tiles.pane,
             self.window,
             self._missing.pane,
             pn.FlexBox(
-                self._lag_card,
-                *self._cards.values(),
-                *text_cards,
+                *self.cards.values(),
                 gap="12px",
                 margin=0,
                 sizing_mode="stretch_width",
@@ -276,10 +276,9 @@ def _button_css(colours: Palette) -> str:
 
 
 def head(view: View, topic: str, link: Callable[[str], str] | None = None) -> str:
-    """The topic's name, the link back, and errors."""
-    back = link("") if link else "?"
-    title = f'<p><a href="{escape(back)}">All table topics</a></p><h1>{escape(topic)}</h1>'
-    return title + cards.notes(view, topic)
+    """The topic's name, the link back (if any), and errors."""
+    back = f'<p><a href="{escape(link(""))}">All table topics</a></p>' if link else ""
+    return f"{back}<h1>{escape(topic)}</h1>{cards.notes(view, topic)}"
 
 
 def opening(view: View, topic: str, link: Callable[[str], str] | None = None) -> str:

@@ -140,7 +140,7 @@ def topic_words() -> Rows:
     return ["word", "takes also", "does not take", ""], rows
 
 
-_OF_SHELLS = {"--json", "--help", "-h", "--config", "--state-dir", "--debug"}
+_OF_SHELLS = {"--json", "--help", "-h", "--config", "--profile", "--state-dir", "--debug"}
 
 
 def _spellings(command: str) -> set[str]:

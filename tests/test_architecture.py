@@ -140,7 +140,9 @@ def test_the_contracts_of_programs() -> None:
     assert set(first_cells(found)) == {field.name for field in dataclasses.fields(TopicStatus)}
     assert {*State, NO_HOST} <= set(re.findall(r"`(\w+)`", text("docs/reference/states.md")))
     some = Servers({}, {}, {"name": "lake"}, Path())
-    told = info.addresses(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
+    told = info.addresses(
+        SimpleNamespace(loaded=load_settings(environ={}), workbench=SimpleNamespace(servers=some)), []
+    )  # type: ignore[arg-type]
     assert set(first_cells(section("docs/reference/json-and-rest.md", "## `tabletopic info --json`"))) == set(
         told
     )

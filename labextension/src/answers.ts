@@ -62,6 +62,9 @@ export interface IRow {
 
 /** What the sidebar polls. Lags are for all table topics: the sum of records, the longest time. */
 export interface IOverview {
+  /** The settings in use, and all that can be chosen. */
+  readonly profile: string;
+  readonly profiles: readonly string[];
   readonly servers: IServers;
   readonly host: IHostState;
   readonly sample: ISample;

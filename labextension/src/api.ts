@@ -23,6 +23,7 @@ export type * from './answers';
 
 /** The root of all paths, below the server's base URL. */
 const NAMESPACE = 'tabletopic/api';
+const PROFILE_HEADER = 'X-Table-Topic-Profile';
 
 /** A response other than the requested one: `message` says what to do next. */
 export class ApiError extends Error {
@@ -40,8 +41,20 @@ export class ApiError extends Error {
 export class TopicApi {
   constructor(readonly server: ServerConnection.ISettings) {}
 
+  /** The profile that this page shows, from the first overview on: the server refuses its requests in another. */
+  profile: string | null = null;
+
   overview(): Promise<IOverview> {
     return this.ask('GET', ['overview']);
+  }
+
+  chooseProfile(name: string): Promise<void> {
+    return this.ask('PUT', ['profiles', name]);
+  }
+
+  /** Write the file of a new profile. */
+  addProfile(name: string): Promise<{ readonly file: string }> {
+    return this.ask('POST', ['profiles', name]);
   }
 
   detail(topic: string): Promise<ReadonlyJSONObject & { readonly settings?: Settings }> {
@@ -158,11 +171,17 @@ export class TopicApi {
     return this.ask('DELETE', ['queries']);
   }
 
-  /** Address of the dashboard's page. */
-  dashboardUrl(topic: string | null, dark: boolean): string {
+  /** Address of the dashboard's page; `topic` null: the overview, `pane` null: all of it. */
+  dashboardUrl(topic: string | null, pane: string | null, dark: boolean): string {
     const query: Record<string, string> = { theme: dark ? 'dark' : 'default' };
     if (topic !== null) {
       query.topic = topic;
+    }
+    if (pane !== null) {
+      query.pane = pane;
+    }
+    if (this.profile !== null) {
+      query.profile = this.profile;
     }
     return this.url(['dashboard'], query);
   }
@@ -182,6 +201,9 @@ export class TopicApi {
     query?: Record<string, string>
   ): Promise<T> {
     const init: RequestInit = { method };
+    if (this.profile !== null && !['overview', 'profiles'].includes(path[0] ?? '')) {
+      init.headers = { [PROFILE_HEADER]: this.profile };
+    }
     if (body !== undefined) {
       init.body = JSON.stringify(body);
     }

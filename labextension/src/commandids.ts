@@ -3,8 +3,10 @@ export namespace CommandIDs {
   export const show = 'tabletopic:show';
   export const refresh = 'tabletopic:refresh';
   export const dashboard = 'tabletopic:dashboard';
+  export const pane = 'tabletopic:dashboard-pane';
   export const tables = 'tabletopic:tables';
   export const servers = 'tabletopic:servers';
+  export const profile = 'tabletopic:profile';
   export const manual = 'tabletopic:manual';
   export const records = 'tabletopic:records';
   export const letters = 'tabletopic:letters';
@@ -46,6 +48,7 @@ export namespace CommandIDs {
     records,
     tables,
     dashboard,
+    pane,
     insertQuery,
     copyQuery,
     copyConnection
@@ -56,6 +59,7 @@ export namespace CommandIDs {
     quickstart,
     tables,
     dashboard,
+    pane,
     null,
     enablePattern,
     sendSample,
@@ -65,6 +69,7 @@ export namespace CommandIDs {
     startStack,
     stopStack,
     servers,
+    profile,
     null,
     manual
   ];

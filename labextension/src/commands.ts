@@ -16,6 +16,8 @@ import { CommandIDs } from './commandids';
 import { dashboardIcon, helpIcon, topicIcon } from './icons';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
+import { addPanes } from './panes';
+import { addProfiles } from './profiles';
 import { SAMPLE_EVENTS } from './sidebar';
 import { tell } from './telling';
 import { topicCommands } from './topiccommands';
@@ -26,12 +28,14 @@ export interface IScreens {
   /** With a topic: unfolded there. */
   showSidebar(topic?: string): void;
   openPatterns(): void;
-  openDashboard(topic: string | null): void;
+  openDashboard(topic: string | null, pane: string | null): void;
   openSettings(topic: string): void;
   openManual(page?: string, word?: string): void;
   openRecords(topic: string): void;
   openLetters(topic: string): void;
   openServers(): void;
+  /** Close the pages about single topics. */
+  closeTopics(): void;
   openNotebook(path: string): Promise<unknown>;
   insertCell(source: string): Promise<unknown>;
 }
@@ -39,6 +43,13 @@ export interface IScreens {
 const TOPIC_ARGS = {
   type: 'object',
   properties: { topic: { type: 'string', description: 'Name of the Kafka topic; prompts for it if missing' } }
+} as const;
+const DASHBOARD_ARGS = {
+  type: 'object',
+  properties: {
+    topic: { type: ['string', 'null'], description: 'Name of the Kafka topic; without it, all topics' },
+    pane: { type: ['string', 'null'], description: 'Name of a pane, such as lag; without it, all of them' }
+  }
 } as const;
 const NO_ARGS = { type: 'object', properties: {} } as const;
 
@@ -57,7 +68,9 @@ export function addCommands(
   }
   addDashboard(commands, screens, trans);
   palette?.addItem({ command: CommandIDs.dashboard, category });
+  addPanes(commands, palette, model, (topic, pane) => screens.openDashboard(topic, pane), trans);
   addGeneral(commands, palette, model, screens, trans);
+  addProfiles(commands, palette, model, () => screens.closeTopics(), trans);
 }
 
 function addTopicCommand(
@@ -105,6 +118,10 @@ async function askForTopic(
   return answer.button.accept ? answer.value : null;
 }
 
+function textOf(argument: unknown): string | null {
+  return typeof argument === 'string' ? argument : null;
+}
+
 function addDashboard(commands: CommandRegistry, screens: IScreens, trans: TranslationBundle): void {
   commands.addCommand(CommandIDs.dashboard, {
     label: args =>
@@ -115,8 +132,8 @@ function addDashboard(commands: CommandRegistry, screens: IScreens, trans: Trans
           : trans.__('Open Dashboard'),
     caption: trans.__('Commit lag, throughput, files and schema versions, live'),
     icon: dashboardIcon,
-    describedBy: { args: TOPIC_ARGS },
-    execute: args => screens.openDashboard(typeof args.topic === 'string' ? args.topic : null)
+    describedBy: { args: DASHBOARD_ARGS },
+    execute: args => screens.openDashboard(textOf(args.topic), textOf(args.pane))
   });
 }
 

@@ -5,6 +5,7 @@ import { IFrame } from '@jupyterlab/ui-components';
 import type { TopicApi } from './api';
 import { css, h, setShown, setText, textButton } from './dom';
 import { dashboardIcon } from './icons';
+import { panesOf } from './panes';
 
 /** What the page may do: run its own scripts, use cookies, save files. Nothing in it can leave the frame. */
 const SANDBOX: IFrame.SandboxExceptions[] = [
@@ -17,22 +18,26 @@ const SANDBOX: IFrame.SandboxExceptions[] = [
 
 const LOOK_EVERY_MS = 100;
 
-/** For all topics, or for one. Follows the theme by reloading the page. */
+/** For all topics, or for one; whole, or one of its panes. Follows the theme by reloading the page. */
 export class DashboardFrame extends IFrame {
   constructor(
     /** Null for the page of all topics. */
     readonly topic: string | null,
+    /** Null for the whole page. */
+    readonly pane: string | null,
     private readonly _api: TopicApi,
     private readonly _themes: IThemeManager | null,
     private readonly _trans: TranslationBundle
   ) {
     super({ sandbox: SANDBOX, referrerPolicy: 'same-origin', loading: 'eager' });
-    this.id = topic === null ? 'tabletopic-dashboard' : `tabletopic-dashboard-${topic}`;
+    this.id = ['tabletopic-dashboard', topic, pane && `pane=${pane}`].filter(part => part !== null).join('-');
     this.addClass('jp-TableTopic-dashboard');
     this.title.icon = dashboardIcon;
-    this.title.label = topic === null ? _trans.__('Table topics') : _trans.__('%1 dashboard', topic);
-    this.title.caption =
-      topic === null ? _trans.__('Dashboard of all table topics') : _trans.__('Dashboard of %1', topic);
+    const part = pane === null ? undefined : panesOf(topic, _trans).get(pane);
+    const whole = topic === null ? _trans.__('Table topics') : _trans.__('%1 dashboard', topic);
+    this.title.label = part === undefined ? whole : _trans.__('%1 · %2', topic ?? _trans.__('All topics'), part);
+    const about = topic === null ? _trans.__('Dashboard of all table topics') : _trans.__('Dashboard of %1', topic);
+    this.title.caption = part === undefined ? about : _trans.__('%1: %2', about, part);
     this.title.closable = true;
     this._cover.append(this._words, textButton(_trans.__('Try again'), () => this._load()));
     this.node.append(this._cover);
@@ -60,7 +65,7 @@ export class DashboardFrame extends IFrame {
   private _load(): void {
     this._shownDark = this._dark;
     this._tell(this._trans.__('Starting the dashboard…'), false);
-    this.url = this._api.dashboardUrl(this.topic, this._shownDark);
+    this.url = this._api.dashboardUrl(this.topic, this.pane, this._shownDark);
     window.clearInterval(this._looking);
     this._looking = window.setInterval(() => this._look(), LOOK_EVERY_MS);
   }

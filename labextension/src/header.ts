@@ -6,6 +6,7 @@ import { Chip } from './chip';
 import { css, h, iconButton, setBusy, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
 import { dashboardIcon, helpIcon } from './icons';
+import { shownProfile } from './profiles';
 import type { IWord } from './words';
 
 /** The header's content. */
@@ -21,6 +22,7 @@ export interface IHeaderActions {
   refresh(): void;
   dashboard(): void;
   manual(): void;
+  chooseProfile(): void;
   menu(at: DOMRect): void;
   startStack(): void;
   startHost(): void;
@@ -55,6 +57,8 @@ export class Header implements IView<IHeaderData> {
       this._problemText,
       iconButton(closeIcon, _trans.__('Dismiss'), actions.dismiss)
     );
+    this._profile = textButton('', actions.chooseProfile);
+    this._profile.title = _trans.__('Which set of servers and settings JupyterLab uses');
     this.node = h(
       'div',
       { class: css('header') },
@@ -67,6 +71,7 @@ export class Header implements IView<IHeaderData> {
         iconButton(helpIcon, _trans.__('Open the manual'), actions.manual),
         menu
       ),
+      this._profile,
       this._away,
       this._host,
       this._hostDetail,
@@ -85,6 +90,9 @@ export class Header implements IView<IHeaderData> {
     setShown(this._problem, problem !== null);
     setText(this._pending, pending ?? '');
     setShown(this._pending, pending !== null);
+    const profile = shownProfile(overview);
+    setText(this._profile, this._trans.__('Profile: %1', profile ?? ''));
+    setShown(this._profile, profile !== null);
     const servers = overview?.servers;
     const missing = (servers?.missing.length ?? 0) > 0;
     // Without topics, the page below says it; while Jupyter does not respond, nothing else is known.
@@ -137,6 +145,7 @@ export class Header implements IView<IHeaderData> {
   }
 
   private readonly _chip = new Chip();
+  private readonly _profile: HTMLButtonElement;
   private readonly _host: HTMLElement;
   private readonly _start: HTMLButtonElement;
   private readonly _stop: HTMLButtonElement;

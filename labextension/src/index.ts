@@ -7,6 +7,7 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { Widget } from '@lumino/widgets';
 import { TopicApi } from './api';
 import { addCatalog } from './catalog/page';
 import { cells } from './cells/plugin';
@@ -24,6 +25,7 @@ import { Manual } from './manual';
 import { WorkbenchModel } from './model';
 import { Notices } from './notices';
 import { DEFAULT_OPTIONS, followOptions } from './options';
+import { paneButton } from './panes';
 import { recordsPage } from './records/page';
 import { serversPage } from './servers/page';
 import { Sidebar } from './sidebar';
@@ -85,12 +87,13 @@ function activate(
         sidebar.openPatterns();
         showSidebar();
       },
-      openDashboard: topic => pages.openDashboard(topic),
+      openDashboard: (topic, pane) => pages.openDashboard(topic, pane),
       openSettings: topic => pages.openSettings(topic),
       openManual: () => pages.openManual(),
       openRecords: topic => pages.openRecords(topic),
       openLetters: topic => pages.openLetters(topic),
       openServers: () => pages.openServers(),
+      closeTopics: () => pages.closeTopics(),
       openNotebook: path => app.commands.execute('docmanager:open', { path }),
       insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
     },
@@ -126,6 +129,12 @@ function activate(
   }
 }
 
+function withoutToolbar<T extends Widget>(content: T): MainAreaWidget<T> {
+  const page = new MainAreaWidget({ content });
+  page.toolbar.hide();
+  return page;
+}
+
 /** Pages of the main area: one of each kind per topic, restored after a reload. */
 class Pages {
   constructor(
@@ -136,16 +145,23 @@ class Pages {
     private readonly _trans: ReturnType<ITranslator['load']>
   ) {}
 
-  openDashboard(topic: string | null): void {
-    const open = () =>
-      new MainAreaWidget({ content: new DashboardFrame(topic, this._model.api, this._themes, this._trans) });
-    this._open(this._dashboards, page => page.content.topic === topic, open);
+  openDashboard(topic: string | null, pane: string | null): void {
+    const open = () => {
+      const content = new DashboardFrame(topic, pane, this._model.api, this._themes, this._trans);
+      if (pane !== null) {
+        return withoutToolbar(content);
+      }
+      const page = new MainAreaWidget({ content });
+      page.toolbar.addItem('pane', paneButton(topic, this._app.commands, this._trans));
+      return page;
+    };
+    this._open(this._dashboards, page => page.content.topic === topic && page.content.pane === pane, open);
   }
 
   openSettings(topic: string): void {
     const open = () => {
       const content = new SettingsForm(topic, this._model, this._trans, () => page.close());
-      const page: MainAreaWidget<SettingsForm> = new MainAreaWidget({ content });
+      const page: MainAreaWidget<SettingsForm> = withoutToolbar(content);
       return page;
     };
     this._open(this._settings, page => page.content.topic === topic, open);
@@ -165,17 +181,23 @@ class Pages {
   }
 
   openRecords(topic: string): void {
-    const open = () => new MainAreaWidget({ content: recordsPage(topic, this._model.api, this._trans) });
+    const open = () => withoutToolbar(recordsPage(topic, this._model.api, this._trans));
     this._open(this._records, page => page.content.topic === topic, open);
   }
 
   openLetters(topic: string): void {
-    const open = () => new MainAreaWidget({ content: lettersPage(topic, this._model, this._trans) });
+    const open = () => withoutToolbar(lettersPage(topic, this._model, this._trans));
     this._open(this._letters, page => page.content.topic === topic, open);
   }
 
   openServers(): void {
-    this._open(this._servers, () => true, () => new MainAreaWidget({ content: serversPage(this._model.api, this._trans) }));
+    this._open(this._servers, () => true, () => withoutToolbar(serversPage(this._model.api, this._app.commands, this._trans)));
+  }
+
+  closeTopics(): void {
+    for (const tracker of [this._dashboards, this._records, this._letters, this._settings]) {
+      tracker.filter(page => page.content.topic !== null).forEach(page => page.dispose());
+    }
   }
 
   restore(restorer: ILayoutRestorer): void {
@@ -192,8 +214,8 @@ class Pages {
     });
     void restorer.restore(this._dashboards, {
       command: CommandIDs.dashboard,
-      args: page => (page.content.topic === null ? {} : { topic: page.content.topic }),
-      name: page => page.content.topic ?? '-'
+      args: page => ({ topic: page.content.topic, pane: page.content.pane }),
+      name: page => page.content.id
     });
     void restorer.restore(this._settings, {
       command: CommandIDs.settings,
@@ -210,7 +232,6 @@ class Pages {
     let page = tracker.find(isIt);
     if (page === undefined) {
       page = make();
-      page.toolbar.hide();
       page.id = page.content.id || `${tracker.namespace}-${page.title.label}`;
       this._app.shell.add(page, 'main');
       void tracker.add(page);

@@ -228,7 +228,12 @@ export class WorkbenchModel implements IDisposable {
 
   private async _look(): Promise<void> {
     try {
-      this._overview = withHostOnItsWay(await this.api.overview());
+      const overview = await this.api.overview();
+      this.api.profile ??= overview.profile;
+      if (overview.profile !== this.api.profile) {
+        throw new ApiError(this._trans.__('JupyterLab uses the profile %1 now: reload this page.', overview.profile), 409);
+      }
+      this._overview = withHostOnItsWay(overview);
       this._trouble = null;
       this._gotMs = Date.now();
     } catch (error) {

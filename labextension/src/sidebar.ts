@@ -2,7 +2,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { Message } from '@lumino/messaging';
-import { Menu, Widget } from '@lumino/widgets';
+import { Widget } from '@lumino/widgets';
 import { Announcer } from './announcer';
 import { CommandIDs } from './commandids';
 import { RowDetails } from './details';
@@ -14,6 +14,7 @@ import { topicIcon } from './icons';
 import { TopicList } from './list';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
+import { makeMenu, openMenu, paneMenu } from './panes';
 import { PatternPanel } from './patterns';
 import { QueryList } from './queries';
 import { Selection } from './selection';
@@ -47,6 +48,7 @@ export class Sidebar extends Widget {
         refresh: run(CommandIDs.refresh),
         dashboard: run(CommandIDs.dashboard),
         manual: run(CommandIDs.manual),
+        chooseProfile: run(CommandIDs.profile),
         menu: at => this._open(CommandIDs.generalMenu, {}, at),
         startStack: run(CommandIDs.startStack),
         startHost: run(CommandIDs.startHost),
@@ -160,19 +162,16 @@ export class Sidebar extends Widget {
   }
 
   private _open(ids: readonly (string | null)[], args: { topic?: string }, at: DOMRect): void {
-    const menu = new Menu({ commands: this._options.commands });
-    menu.addClass(css('menu'));
+    const menu = makeMenu(this._options.commands);
     for (const id of ids) {
-      menu.addItem(id === null ? { type: 'separator' } : { command: id, args });
-    }
-    const back = document.activeElement;
-    menu.aboutToClose.connect(() => {
-      if (back instanceof HTMLElement && back.isConnected) {
-        back.focus(); // Lumino leaves the focus on the page
+      if (id === CommandIDs.pane) {
+        const submenu = paneMenu(args.topic ?? null, this._options.commands, this._options.trans);
+        menu.addItem({ type: 'submenu', submenu });
+      } else {
+        menu.addItem(id === null ? { type: 'separator' } : { command: id, args });
       }
-    });
-    menu.open(at.left, at.bottom);
-    menu.activateNextItem();
+    }
+    openMenu(menu, at);
   }
 
   private readonly _header: Header;

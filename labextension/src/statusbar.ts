@@ -4,6 +4,7 @@ import { Widget } from '@lumino/widgets';
 import { css, h, iconElement, setAttribute, setText } from './dom';
 import { topicIcon } from './icons';
 import type { WorkbenchModel } from './model';
+import { shownProfile } from './profiles';
 import { duration, number } from './words';
 
 /** A button that opens the sidebar; above the limit it warns by colour, sign and words. */
@@ -29,7 +30,10 @@ export class LagStatus extends Widget {
   }
 
   protected override onUpdateRequest(): void {
-    const { text, more, warn } = this._words();
+    const words = this._words();
+    const profile = shownProfile(this._model.overview);
+    const text = profile === null ? words.text : `${profile} · ${words.text}`;
+    const { more, warn } = words;
     setText(this._text, text);
     setAttribute(this._button, 'title', more);
     setAttribute(this._button, 'aria-label', `${text}. ${more}`);

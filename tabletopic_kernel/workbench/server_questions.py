@@ -262,18 +262,19 @@ def secrets_of(answers: Mapping[str, str]) -> list[str]:
     return [key for key, value in answers.items() if mask_property(key, value) != value]
 
 
-def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
+def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool, prefix: str = PREFIX) -> str:
     """The settings file, a section per server; without ``secrets_too`` variables replace secrets."""
     lines = [
         "# `tabletopic config` shows the settings in force, `tabletopic doctor` checks them.",
         '# A section [topics.NAME] may hold settings of a topic, such as commit_interval_ms = "10s".',
     ]
     for server in SERVERS:
-        lines += ["", *section_lines(server, sections.get(server.section, {}), secrets_too=secrets_too)]
+        answers = sections.get(server.section, {})
+        lines += ["", *section_lines(server, answers, secrets_too=secrets_too, prefix=prefix)]
     return "\n".join([*lines, ""])
 
 
-def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> list[str]:
+def section_lines(server: Server, answers: Answers, *, secrets_too: bool, prefix: str = PREFIX) -> list[str]:
     """The lines of one section, as in ``settings_text``."""
     if not answers:
         return [f"# {server.text}: the one that `tabletopic up` starts"]
@@ -282,7 +283,7 @@ def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> lis
         f"# {server.text}",
         f"[{server.section}]",
         *(
-            secret_line(server.section, key)
+            secret_line(server.section, key, prefix)
             if key in hidden
             else f"{key if _BARE.fullmatch(key) else _toml_text(key)} = {_toml_text(value)}"
             for key, value in answers.items()
@@ -290,9 +291,9 @@ def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> lis
     ]
 
 
-def secret_line(section: str, key: str) -> str:
+def secret_line(section: str, key: str, prefix: str) -> str:
     """The comment in place of a secret: the variable to set."""
-    return f"# {key}: set {PREFIX}{variable_name(section, key)}"
+    return f"# {key}: set {prefix}{variable_name(section, key)}"
 
 
 def _toml_text(text: str) -> str:

@@ -54,15 +54,17 @@ def _by_name(
 class Workbench(Clients):
     """Table topics of one cluster: enable and disable them, query their status, run them.
 
-    Cheap to create; its clients are created on first use. Raises SettingsError as ``find_servers``.
+    Cheap to create; its clients are created on first use. Without ``settings`` those of a ``profile``, by
+    default TABLETOPIC_PROFILE. Raises SettingsError as ``find_servers``.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        settings = settings if settings is not None else load_settings().settings
+    def __init__(self, settings: Settings | None = None, *, profile: str | None = None) -> None:
+        settings = settings if settings is not None else load_settings(profile=profile).settings
         super().__init__(settings, find_servers(settings))
 
     def __repr__(self) -> str:
-        return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
+        address = mask(self.servers.kafka.get("bootstrap.servers", ""))
+        return f"<Workbench at {address}, state in {self.servers.state_dir}>"
 
     def topic(self, name: str) -> TableTopic:
         """A handle of one topic, enabled or not; queries nothing yet. UsageError: Kafka forbids the name."""

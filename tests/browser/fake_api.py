@@ -44,6 +44,7 @@ class FakeApi:
     servers: str = "ready"
     detail: str = ""
     missing: list[str] = field(default_factory=list)
+    profiles: list[str] = field(default_factory=lambda: ["default"])  # the first is in use
     host: dict[str, Any] = field(
         default_factory=lambda: {"state": "running", "detail": "", "ids": ["here-1-a"]}
     )
@@ -59,6 +60,7 @@ class FakeApi:
         """The responses to polls."""
         ready, at_ms = self.servers == "ready", time.time_ns() // 1_000_000
         return {
+            "profile": self.profiles[0], "profiles": self.profiles,
             "servers": {
                 "state": self.servers, "detail": self.detail, "missing": self.missing,
                 "bootstrap_servers": "127.0.0.1:9092" if ready else "",

@@ -148,6 +148,37 @@ def test_the_dashboard_follows_the_theme_and_survives_a_reload(story: Story) -> 
     story.page.set_theme("JupyterLab Light")
 
 
+def test_a_pane_of_the_dashboard_stands_in_a_tab(story: Story) -> None:
+    """By the topic's menu and the dashboard's toolbar; after a reload both panes are there again."""
+    page = story.page.page
+    story.page.menu("clicks", "Open Dashboard")
+    page.get_by_role("button", name="Open a Pane").press("Enter")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    events = page.frame_locator("iframe[title='Dashboard of clicks: Hosts and Events']")
+    events.get_by_role("heading", name="Hosts and events").wait_for(timeout=SOON_MS)
+    story.page.row("clicks").get_by_role("button", name="Actions for clicks").press("Enter")
+    page.get_by_role("menuitem", name="Open a Pane").hover()
+    page.get_by_role("menuitem", name="Commit Lag").click()
+    lag = page.frame_locator("iframe[title='Dashboard of clicks: Commit Lag']")
+    heading = lag.get_by_role("heading", name="Commit lag by partition")
+    heading.wait_for(timeout=SOON_MS)
+    expect(lag.get_by_text("Snapshots", exact=True)).to_have_count(0)
+    page.evaluate(
+        "jupyterapp.shell.add(jupyterapp.shell.currentWidget, 'main', { mode: 'split-right', ref: "
+        "[...jupyterapp.shell.widgets('main')][0].id })"
+    )
+    story.page.shot("panes")
+    page.wait_for_timeout(2_000)  # the layout is saved a second after its last change
+    page.goto(story.lab.url.removesuffix("&reset"))
+    heading.wait_for(timeout=SOON_MS)
+    expect(page.get_by_role("tab", name="clicks · Hosts and Events")).to_be_visible()
+    lag.locator("canvas").first.wait_for(timeout=SOON_MS)
+    story.page.shot("panes-again")
+    page.get_by_role("tab", name="clicks · Hosts and Events").locator(".lm-TabBar-tabCloseIcon").click()
+    page.get_by_role("tab", name="clicks · Commit Lag").locator(".lm-TabBar-tabCloseIcon").click()
+
+
 def test_a_schema_change_appears(story: Story) -> None:
     """A new version of the schema is in the row and among the events, and its columns in the tree."""
     row = story.page.row("clicks")

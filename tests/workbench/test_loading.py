@@ -179,7 +179,7 @@ def test_state_dir_is_absolute(load, tmp_path: Path) -> None:
 
 def test_other_variables_are_left_alone(load) -> None:
     """The program's own variables and those of other programs are no settings."""
-    environ = dict.fromkeys(PROGRAM_VARIABLES - {"TABLETOPIC_CONFIG"}, "x") | {
+    environ = dict.fromkeys(PROGRAM_VARIABLES - {"TABLETOPIC_CONFIG", "TABLETOPIC_PROFILE"}, "x") | {
         "PATH": "x",
         "TABLETOPICS": "x",
     }

@@ -1,10 +1,12 @@
 /** The tab with the servers that the settings name. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { settingsIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
 import type { TopicApi } from '../api';
+import { CommandIDs } from '../commandids';
 import { LazyPage } from '../lazypage';
 
-export function serversPage(api: TopicApi, trans: TranslationBundle): LazyPage {
+export function serversPage(api: TopicApi, commands: CommandRegistry, trans: TranslationBundle): LazyPage {
   const title = {
     label: trans.__('Servers'),
     caption: trans.__('Kafka, schema registry and catalogs in the settings file'),
@@ -15,7 +17,8 @@ export function serversPage(api: TopicApi, trans: TranslationBundle): LazyPage {
       import(/* webpackChunkName: "servers" */ './view'),
       import(/* webpackChunkName: "servers" */ './protocol')
     ]);
-    return new ServersView(new ServersApi(api), trans);
+    const use = (profile: string) => void commands.execute(CommandIDs.profile, { profile });
+    return new ServersView(new ServersApi(api), use, trans);
   };
   return new LazyPage(title, load);
 }

@@ -42,6 +42,10 @@ export interface ISection {
 export interface IServers {
   readonly file: string;
   readonly version: string;
+  /** The one whose servers these are, the one in use, and all beside the file. */
+  readonly profile: string;
+  readonly used_profile: string;
+  readonly profiles: readonly string[];
   readonly sections: readonly ISection[];
 }
 
@@ -64,21 +68,32 @@ export type Typed = Record<string, string | null>;
 export class ServersApi {
   constructor(private readonly _api: TopicApi) {}
 
+  /** The profile to look at and change; null: the one in use. */
+  profile: string | null = null;
+
   servers(): Promise<IServers> {
-    return this._api.ask('GET', ['servers']);
+    return this._api.ask('GET', ['servers'], undefined, this._query);
+  }
+
+  async addProfile(name: string): Promise<void> {
+    await this._api.addProfile(name);
   }
 
   /** The section of another catalog, which may not be there yet. */
   further(name: string): Promise<ISection> {
-    return this._api.ask('GET', ['servers', `catalogs.${name}`]);
+    return this._api.ask('GET', ['servers', `catalogs.${name}`], undefined, this._query);
   }
 
   async test(section: string, properties: Typed): Promise<readonly ICheck[]> {
-    const { checks } = await this._api.ask<{ checks: ICheck[] }>('POST', ['servers', section, 'test'], { properties });
+    const { checks } = await this._api.ask<{ checks: ICheck[] }>('POST', ['servers', section, 'test'], { properties, profile: this.profile });
     return checks;
   }
 
   save(section: string, properties: Typed, version: string, secretsToo: boolean): Promise<ISaved> {
-    return this._api.ask('PUT', ['servers', section], { properties, version, secrets_too: secretsToo });
+    return this._api.ask('PUT', ['servers', section], { properties, version, secrets_too: secretsToo, profile: this.profile });
+  }
+
+  private get _query(): Record<string, string> {
+    return this.profile === null ? {} : { profile: this.profile };
   }
 }

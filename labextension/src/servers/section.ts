@@ -13,6 +13,8 @@ const TONES = { ok: 'good', warn: 'warn', fail: 'bad' } as const;
 export interface ISectionSite {
   readonly api: ServersApi;
   readonly trans: TranslationBundle;
+  /** Whether JupyterLab uses this file. */
+  readonly isUsed: boolean;
   /** Write it; the page knows which version of the file it shows. */
   save(section: string, typed: Typed, secretsToo: boolean): Promise<ISaved>;
 }
@@ -116,7 +118,8 @@ export class ServerSection {
     const { trans } = this._site;
     const { section, variables } = await this._site.save(this._section.section, typed, this._secretsToo.checked);
     this._show(section);
-    const lines = [trans.__('Saved. JupyterLab uses it from now on; hosts, dashboards and notebooks that run read it at their next start.')];
+    const used = trans.__('Saved. JupyterLab uses it from now on; hosts, dashboards and notebooks that run read it at their next start.');
+    const lines = [this._site.isUsed ? used : trans.__('Saved. JupyterLab uses another profile.')];
     if (variables.length > 0) {
       const names = variables.map(each => `\`${each}\``).join(', ');
       lines.push(trans.__('Not written: set %1 where JupyterLab, hosts and commands are started.', names));

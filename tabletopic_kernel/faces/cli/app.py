@@ -17,6 +17,7 @@ from tabletopic_kernel.faces.cli.command import (
     ConfigOption,
     DebugOption,
     Group,
+    ProfileOption,
     StateDirOption,
     add_command,
     add_operation,
@@ -78,6 +79,7 @@ VersionOption = Annotated[
 def options(
     context: typer.Context,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     state_dir: StateDirOption = None,
     debug: DebugOption = False,
     version: VersionOption = False,
@@ -89,7 +91,7 @@ def options(
     [bold]tabletopic wait clicks[/] and [bold]tabletopic query "SELECT count(*) FROM clicks"[/].
     [bold]tabletopic docs[/] shows the manual, [bold]tabletopic docs trouble[/] what to do about a symptom.
     """
-    context.obj = Call(config, state_dir, debug)
+    context.obj = Call(config, state_dir, debug, profile)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -52,21 +52,34 @@ class Call:
     config: Path | None = None
     state_dir: Path | None = None
     debug: bool = False
+    profile: str | None = None
 
     def under(self, other: Call) -> Call:
         """Add the options given after the command, which take precedence."""
-        return Call(other.config or self.config, other.state_dir or self.state_dir, self.debug or other.debug)
+        return Call(
+            other.config or self.config,
+            other.state_dir or self.state_dir,
+            self.debug or other.debug,
+            other.profile or self.profile,
+        )
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment, with the options that choose the settings file."""
+        environ = dict(os.environ)
+        if self.config is not None:
+            environ["TABLETOPIC_CONFIG"] = str(self.config)
+        if self.profile is not None:
+            environ["TABLETOPIC_PROFILE"] = self.profile
+        return environ
 
     @cached_property
     def loaded(self) -> LoadedSettings:
         """The current settings."""
         from tabletopic_kernel.workbench.config import load_settings
 
-        environ = dict(os.environ)
-        if self.config is not None:
-            environ["TABLETOPIC_CONFIG"] = str(self.config)
         state_dir = None if self.state_dir is None else str(self.state_dir)
-        return load_settings({"state_dir": state_dir}, environ=environ)
+        return load_settings({"state_dir": state_dir}, environ=self.environ)
 
     @cached_property
     def workbench(self) -> Workbench:
@@ -98,7 +111,7 @@ class Call:
 
     def command(self, *words: str) -> str:
         """Another command for the same cluster, to copy."""
-        options: list[str] = []
+        options: list[str] = [] if self.profile is None else ["--profile", self.profile]
         if self.config is not None:
             options += ["--config", str(self.config)]
         if self.state_dir is not None:

@@ -78,6 +78,15 @@ StateDirOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help=_help("Use tabletopic.NAME.toml, with a state folder of its own", "TABLETOPIC_PROFILE"),
+        rich_help_panel=_PANEL,
+    ),
+]
 DebugOption = Annotated[
     bool,
     typer.Option(
@@ -157,7 +166,7 @@ def _register(
 
     def run(**values: Any) -> None:
         context: typer.Context = values.pop("context")
-        after = Call(values.pop("config"), values.pop("state_dir"), values.pop("debug"))
+        after = Call(**{name: values.pop(name) for name in ("config", "state_dir", "debug", "profile")})
         before = context.obj if isinstance(context.obj, Call) else Call()
         call = before.under(after)
         with reporting_errors(debug=call.debug):
@@ -175,6 +184,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 _COMMON = (
     _keyword("config", ConfigOption, None),
+    _keyword("profile", ProfileOption, None),
     _keyword("state_dir", StateDirOption, None),
     _keyword("debug", DebugOption, False),
     _keyword("context", typer.Context, inspect.Parameter.empty),

@@ -115,6 +115,8 @@ class Topics(TypedDict):
 class Overview(Topics):
     """Servers, host and all topics at a glance."""
 
+    profile: Annotated[str, Field(description="The settings in use")]
+    profiles: Annotated[list[str], Field(description="All that can be chosen, that one among them")]
     servers: Servers
     host: HostState
     sample: Sample

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import os
@@ -13,9 +14,9 @@ from jupyter_server.utils import url_path_join
 from tornado.ioloop import PeriodicCallback
 from traitlets import Bool, Float, List, Unicode
 
-from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.jupyter_server.backend import Backend, Backends
 from tabletopic_kernel.faces.jupyter_server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
-from tabletopic_kernel.faces.jupyter_server.rest import BACKEND, ROUTES
+from tabletopic_kernel.faces.jupyter_server.rest import BACKEND, PROFILES, ROUTES
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.local import watcher
@@ -76,24 +77,29 @@ class TableTopicApp(ExtensionApp):
         in_force = SettingsInForce(self.settings_file, self.state_dir)
         # For kernels: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
         os.environ.update({"TABLETOPIC_BASE_URL": base_url, **in_force.environment()})
-        host = HeadlessHost(in_force, **_set_options(command=self.host_command))
-        dashboard = Dashboard(
-            in_force, url_path_join(base_url, PATH), **_set_options(command=self.dashboard_command)
+        self.backends = Backends(self._make_backend, in_force.profile)
+        self.settings.update(
+            {PROFILES: self.backends, BACKEND: self.backends.current, DASHBOARD: self.backends.current}
         )
-        self.backend = Backend(
-            in_force,
-            host,
-            dashboard,
-            overview_every_s=self.overview_every_s,
-            warm_host=self.warm_host,
-            warm_dashboard=self.warm_dashboard,
-        )
-        self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})
         # Libraries include addresses with logins in their messages, and this log is often a file.
         for handler in {*logging.getLogger().handlers, *self.serverapp.log.handlers, *self.log.handlers}:
             handler.addFilter(without_secrets)
         # `stop_extension` is not called on every exit.
-        atexit.register(self.backend.stop)
+        atexit.register(self.backends.stop)
+
+    def _make_backend(self, profile: str) -> Backend:
+        assert self.serverapp is not None
+        in_force = SettingsInForce(self.settings_file, self.state_dir, profile)
+        prefix = url_path_join(self.serverapp.base_url, PATH)
+        self._bind_stack(in_force)
+        return Backend(
+            in_force,
+            HeadlessHost(in_force, **_set_options(command=self.host_command)),
+            Dashboard(in_force, prefix, **_set_options(command=self.dashboard_command)),
+            overview_every_s=self.overview_every_s,
+            warm_host=self.warm_host,
+            warm_dashboard=self.warm_dashboard,
+        )
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
@@ -102,14 +108,13 @@ class TableTopicApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         self._activity_timer = PeriodicCallback(self._report_activity, _ACTIVITY_MS)
         self._activity_timer.start()
-        self._bind_stack()
         self._configure_kernels(serverapp.kernel_manager)
 
-    def _bind_stack(self) -> None:
+    def _bind_stack(self, in_force: SettingsInForce) -> None:
         """If configured, make the stack end with this process, even if it is killed."""
         if behind_hub() if self.stop_stack is None else self.stop_stack:
             try:
-                watcher.start_keeper(Path(self.backend.in_force.settings().state_dir))
+                watcher.start_keeper(Path(in_force.settings().state_dir))
             except (OSError, SettingsError) as error:
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 
@@ -119,7 +124,7 @@ class TableTopicApp(ExtensionApp):
 
         def start_kernel(*args: Any, **kwargs: Any) -> Any:
             env = kwargs.get("env") or os.environ
-            kwargs["env"] = {**env, **self.backend.in_force.kernel_environment()}
+            kwargs["env"] = {**env, **self.backends.current.in_force.kernel_environment()}
             return start(*args, **kwargs)
 
         manager.start_kernel = start_kernel
@@ -127,8 +132,8 @@ class TableTopicApp(ExtensionApp):
     async def stop_extension(self) -> None:
         """Stop host and dashboard; the local stack keeps running, or stops afterwards: ``stop_stack``."""
         self._activity_timer.stop()
-        atexit.unregister(self.backend.stop)
-        await self.backend.leave()
+        atexit.unregister(self.backends.stop)
+        await asyncio.get_running_loop().run_in_executor(None, self.backends.stop)
 
     def current_activity(self) -> dict[str, int] | None:
         """A running host counts as activity: the server does not shut down as idle."""
@@ -142,7 +147,7 @@ class TableTopicApp(ExtensionApp):
             times[self.name] = utcnow()
 
     def _is_busy(self) -> bool:
-        return self.keep_alive and self.backend.host.child.pid is not None
+        return self.keep_alive and any(each.host.child.pid is not None for each in self.backends.all)
 
 
 def _set_options(**options: Any) -> dict[str, Any]:

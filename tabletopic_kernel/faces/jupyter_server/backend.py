@@ -78,10 +78,6 @@ class Backend:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.host.child.wait(_LEAVE_S)
 
-    async def leave(self) -> None:
-        """Like ``stop``, without blocking the event loop."""
-        await asyncio.get_running_loop().run_in_executor(None, self.stop)
-
     def known(self) -> Overview | None:
         """The overview, if it was polled recently; never blocks."""
         overview = self._refresher.kept()
@@ -168,6 +164,37 @@ class Backend:
         workbench = self.workbench
         if kafka_topic(topic) not in workbench.kafka_topics() and topic not in workbench.desired_topics():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it, or check the name")
+
+
+class Backends:
+    """A backend for each profile that was used: what one has started stays its own, and continues."""
+
+    def __init__(self, make: Callable[[str], Backend], profile: str) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._all = {profile: make(profile)}
+        self.current = self._all[profile]
+
+    @property
+    def all(self) -> list[Backend]:
+        """Those that were made."""
+        return list(self._all.values())
+
+    def choose(self, profile: str) -> Backend:
+        """Make a profile the current one; raises SettingsError if there is no such profile."""
+        self.current.in_force.of(profile).load()
+        with self._lock:
+            if profile not in self._all:
+                self._all[profile] = self._make(profile)
+            before, self.current = self.current, self._all[profile]
+        if before is not self.current:
+            before.dashboard.stop()
+        return self.current
+
+    def stop(self) -> None:
+        """Stop them all. Idempotent."""
+        for backend in self.all:
+            backend.stop()
 
 
 def _load() -> None:

@@ -171,6 +171,9 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         if not (await allowed if asyncio.iscoroutine(allowed) else allowed):
             raise HTTPError(403)
         backend = self.settings[DASHBOARD]
+        shown = self.get_query_argument("profile", "") or backend.in_force.profile
+        if shown != backend.in_force.profile:
+            raise HTTPError(409, "this is the profile %s; JupyterLab uses another one now", shown)
         is_page = self.request.method == "GET" and self.request.path.endswith(f"/{PATH}/")
         if is_page and not await backend.call(backend.dashboard.is_ready):
             await self._open(backend)

@@ -75,7 +75,9 @@ class OverviewMaker:
 
     def _overview(self, servers: ServersState, figures: Topics, ids: list[str]) -> Overview:
         host, sample = self.host.status(ids), self.sample.state()
-        return {"servers": servers, "host": host, "sample": sample, **figures, "at_ms": now_ms()}
+        profiles = {"profile": self.in_force.profile, "profiles": self.in_force.profiles()}
+        parts = {"servers": servers, "host": host, "sample": sample, **figures, "at_ms": now_ms()}
+        return cast("Overview", {**profiles, **parts})
 
     def _servers(self, last: Overview | None) -> tuple[ServersState, Topics, list[str]]:
         """The servers' state, the topics' figures, the live hosts' ids."""

@@ -43,7 +43,8 @@ from tabletopic_kernel.model.errors import (
 )
 
 T = TypeVar("T")
-BACKEND = "tabletopic_backend"
+BACKEND, PROFILES = "tabletopic_backend", "tabletopic_profiles"
+PROFILE_HEADER = "X-Table-Topic-Profile"  # of the topics that the page shows
 _MOST = 1_000  # of what a response lists
 # The first match counts: the status depends on who has to act.
 _STATUS: tuple[tuple[type[TableTopicError], int], ...] = (
@@ -71,6 +72,12 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         """The server's backend."""
         backend: Backend = self.settings[BACKEND]
         return backend
+
+    def check_profile(self) -> None:
+        """Raise ActionNeededError if the page shows another profile's topics, as after a choice elsewhere."""
+        shown, now = self.request.headers.get(PROFILE_HEADER), self.backend.in_force.profile
+        if shown and shown != now:
+            raise ActionNeededError(f"JupyterLab uses the profile {now} now, and this page shows {shown}")
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run work that may block in a thread."""
@@ -231,6 +238,7 @@ ENDPOINTS = _make_endpoints()
 
 def _method(endpoint: Endpoint) -> Callable[..., Awaitable[None] | None]:
     async def method(self: Handler, *in_path: str) -> None:
+        self.check_profile()
         query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
         path_arguments = dict(zip(endpoint.names_in_path, in_path, strict=True))
         await endpoint.respond(self, endpoint.read(path_arguments, query, self.request.body))

@@ -1,4 +1,4 @@
-"""One open page: its theme and topic from the URL, and the callback that keeps it up to date."""
+"""One open page: its theme, topic and pane from the URL, and the callback that keeps it up to date."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def argument(name: str) -> str:
 
 
 def open_page() -> Any:
-    """This session's page: of the topic in the URL, or the overview."""
+    """This session's page: of the topic in the URL, or the overview; or one pane of it."""
     # Imported late: pages import Panel, but their content is used without it too.
-    from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415
+    from tabletopic_kernel._dashboards import panes  # noqa: PLC0415
 
-    name, theme = argument("topic"), argument("theme")
+    name, theme, pane = argument("topic"), argument("theme"), argument("pane")
     colours = palette(theme)
     document: Any = pn.state.curdoc
 
@@ -55,16 +55,12 @@ def open_page() -> Any:
     reader.watch(name)
     pn.state.on_session_destroyed(lambda _: reader.unwatch(name))
     with reader.look() as view:
-        opening = topic.opening(view, name, link) if name else overview.opening(view)
+        opening = panes.opening(view, name, pane, link)
     first_look(document, f"{name} · Table Topics" if name else "Table Topics", opening, colours)
     column: Any = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def make() -> None:
-        page: Any = (
-            topic.TopicPage(name, colours, link, replay=reader.replay)
-            if name
-            else overview.OverviewPage(colours, link)
-        )
+        page = panes.make_page(name, pane, colours, link, reader.replay)
 
         def look() -> None:
             _set_zone(page)

@@ -16,6 +16,7 @@ from tabletopic_kernel.faces.notebook.display import report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.workbench.config.profiles import PROFILE_VARIABLE
 
 _PATH = "tabletopic/dashboard"
 
@@ -62,6 +63,8 @@ def frame(
         with suppress(SettingsError, RetryableError):  # the page reports an unavailable broker
             session.workbench.check_known(topic)
     query = {"theme": theme, **({"topic": topic} if topic else {})}
+    if profile := os.environ.get(PROFILE_VARIABLE):  # the Jupyter server may use another one
+        query["profile"] = profile
     return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", height)
 
 

@@ -81,6 +81,12 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     """Load the magics, add the objects to the namespace, and greet the user of a console."""
     session = load(shell)
     shell.banner2 = BEGIN
+
+    def renew() -> None:
+        for name, (make, hint) in _objects(session).items():
+            shell.user_ns[name] = shell.user_ns_hidden[name] = Lazy(name, shell.user_ns, make, hint)
+
+    session.renew_objects = renew
     for name, (make, hint) in _objects(session).items():
         shell.user_ns.setdefault(name, Lazy(name, shell.user_ns, make, hint))
         shell.user_ns_hidden[name] = shell.user_ns[name]  # not the user's variables: %who omits them

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.workbench.config.profiles import PROFILE_VARIABLE
 from tabletopic_kernel.workbench.logs import log_to
 
 if TYPE_CHECKING:
@@ -128,6 +131,28 @@ class Session:
         self._lock = threading.Lock()
         self._cached: Workbench | None = None
         self.kernel_host = KernelHost()
+        self.renew_objects: Callable[[], None] = lambda: (
+            None
+        )  # those in the namespace, which may be of before
+
+    def choose_profile(self, name: str) -> None:
+        """Use another profile from now on; UsageError if something of the present one is at work."""
+        from tabletopic_kernel.workbench.workbench import Workbench  # noqa: PLC0415 - the first magic pays
+
+        own = self.namespace.get("workbench")
+        if isinstance(own, Workbench) and own is not self._cached:
+            raise UsageError("this notebook made its own `workbench`: make another with Workbench(profile=…)")
+        if self.kernel_host.running is not None:
+            raise UsageError("this kernel is a host of the present profile: `%topic host stop` ends it")
+        pyspark = sys.modules.get("pyspark")
+        if pyspark is not None and pyspark.SparkContext._active_spark_context is not None:
+            raise UsageError(
+                "Spark in this kernel has the catalogs of the present profile: restart the kernel"
+            )
+        with self._lock:
+            os.environ[PROFILE_VARIABLE] = name
+            self._cached = None
+        self.renew_objects()
 
     @property
     def workbench(self) -> Workbench:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from IPython.display import Markdown, display
 
 from tabletopic_kernel.faces import pages
 from tabletopic_kernel.faces.notebook.display import Bar, Place
+from tabletopic_kernel.faces.notebook.profile_word import profile
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import OPERATIONS, Operation, patterns, topics
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
@@ -30,6 +32,7 @@ from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.servers import registry_place
 from tabletopic_kernel.render.grid import Grid, escape_commands
 from tabletopic_kernel.render.topics import facts, status_facts, status_table
+from tabletopic_kernel.workbench.config.profiles import DEFAULT_PROFILE, PROFILE_VARIABLE
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Step
@@ -73,7 +76,9 @@ def perform(operation: Operation[..., Any], session: Session, /, **values: Any) 
 def topic_list(session: Session) -> Grid:
     """All table topics, and what could be enabled."""
     statuses = session.workbench.status()
-    return status_table(statuses, [*_hints(session, statuses), _host_note(session)])
+    name = os.environ.get(PROFILE_VARIABLE, DEFAULT_PROFILE)
+    using = [] if name == DEFAULT_PROFILE else [f"profile {name}"]
+    return status_table(statuses, [*using, *_hints(session, statuses), _host_note(session)])
 
 
 def _hints(session: Session, statuses: list[TopicStatus]) -> list[str]:
@@ -274,7 +279,7 @@ def _word(operation: Operation[..., Any]) -> Word:
 
 # In the order of the help.
 WORDS = (
-    {run.__name__: Word("Servers and settings", run, run, run) for run in (up, down, docs)}
+    {run.__name__: Word("Servers and settings", run, run, run) for run in (up, down, docs, profile)}
     | {operation.name: _word(operation) for operation in OPERATIONS}
     | {"host": Word("Servers and settings", host, host, host)}
 )

@@ -1,8 +1,8 @@
 """The settings in force, each with its source.
 
-Precedence, low to high: defaults, ``tabletopic.toml``, environment ``TABLETOPIC_…``, options. Every source
-becomes a list of values with path and origin; later sources replace earlier ones path by path, and the
-models in ``model/settings/sections.py`` validate the result.
+Precedence, low to high: defaults, the profile's ``tabletopic.toml``, its variables ``TABLETOPIC_…``, options.
+Every source becomes a list of values with path and origin; later sources replace earlier ones path by path,
+and the models in ``model/settings/sections.py`` validate the result.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from tabletopic_kernel.model.settings.names import SettingPath, dotted
 from tabletopic_kernel.model.settings.options import reason
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings
 from tabletopic_kernel.model.settings.servers import names_registry
+from tabletopic_kernel.workbench.config.profiles import (
+    DEFAULT_PROFILE,
+    PROFILE_VARIABLE,
+    profile_of,
+    variables_of,
+)
 from tabletopic_kernel.workbench.config.sources import (
     Given,
     absolute,
@@ -55,12 +61,13 @@ class LoadedSettings:
     """The current settings, with their sources.
 
     ``origins`` by dotted key: ``default``, ``tabletopic.toml:<line>``, the environment variable, or the
-    option with its two hyphens. ``file`` is the settings file that was read, if any.
+    option with its two hyphens. ``file`` is the settings file that was read, if any, that of ``profile``.
     """
 
     settings: Settings
     origins: dict[str, str]
     file: Path | None = None
+    profile: str = DEFAULT_PROFILE
 
 
 class Row(NamedTuple):
@@ -77,22 +84,31 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     file_text: str | None = None,
+    profile: str | None = None,
 ) -> LoadedSettings:
     """Read and validate all sources, and record where each value came from.
 
     ``overrides`` are nested or have dotted keys (``{"kafka.bootstrap.servers": "a:9092"}``); None is an
     option that was not given. ``environ`` and ``cwd`` default to the process's. ``file_text`` counts instead
-    of what the settings file has. Raises SettingsError with a line for each mistake.
+    of what the settings file has, ``profile`` instead of the environment's. Raises SettingsError with a line
+    for each mistake.
     """
     environ = os.environ if environ is None else environ
     cwd = Path(os.path.abspath(cwd or working_folder()))
     problems: list[str] = []
+    if profile is not None:
+        environ = {**environ, PROFILE_VARIABLE: profile}
+    profile = profile_of(environ)
     file = find_file(environ, cwd)
     if file is None and file_text is not None:
         file = cwd / FILE_NAME
     of_file = list(from_file(file, cwd, file_text))
     given: dict[SettingPath, Given] = {}
-    for source in (of_file, from_environment(environ), from_overrides(overrides or {})):
+    for source in (
+        of_file,
+        from_environment(environ, variables_of(profile)),
+        from_overrides(overrides or {}),
+    ):
         given.update(accepted(source, problems))
     for item in given.values():  # before anything can fail with an error that quotes them
         learn({item.path[-1]: item.value})
@@ -102,13 +118,18 @@ def load_settings(
     if file is not None and not environ.get("TABLETOPIC_CONFIG"):
         check_trust(file, code_of(of_file), environ)
     wanted = settings.state_dir
-    state_dir = absolute(wanted, cwd) if ("state_dir",) in given else _nearest(wanted, cwd)
+    if ("state_dir",) in given:
+        state_dir = absolute(wanted, cwd)
+    elif file is None or profile == DEFAULT_PROFILE:
+        state_dir = _nearest(wanted, cwd)
+    else:  # profiles share no folder: `down`, hosts and caches of one must not meet another's
+        state_dir = str(file.parent / f"{wanted}.{profile}")
     settings = settings.model_copy(update={"state_dir": state_dir})
     origins = {
         dotted(path): given[path].origin if path in given else DEFAULT
         for path, _ in _in_force(settings.model_dump())
     }
-    return LoadedSettings(settings, origins, file)
+    return LoadedSettings(settings, origins, file, profile)
 
 
 def own_servers(settings: Settings) -> list[str]:

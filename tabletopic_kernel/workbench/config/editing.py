@@ -13,6 +13,7 @@ from typing import Any
 from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.names import flatten_properties
+from tabletopic_kernel.workbench.config.sources import PREFIX
 from tabletopic_kernel.workbench.server_questions import (
     Answers,
     Server,
@@ -49,13 +50,19 @@ def new_secrets(text: str, section: str, answers: Mapping[str, str]) -> list[str
 
 
 def with_properties(
-    text: str, server: Server, answers: Answers, *, secrets_too: bool, elsewhere: Collection[str] = ()
+    text: str,
+    server: Server,
+    answers: Answers,
+    *,
+    secrets_too: bool,
+    elsewhere: Collection[str] = (),
+    prefix: str = PREFIX,
 ) -> str:
     """The text with ``answers`` as all properties of a server's section.
 
-    Without ``secrets_too`` new secrets become comments with their variables, and old ones stay. Comments of
-    other secrets go, unless these are set ``elsewhere``. Raises UsageError, with lines to copy, for a text
-    that cannot be changed so.
+    Without ``secrets_too`` new secrets become comments with their variables, which begin with ``prefix``, and
+    old ones stay. Comments of other secrets go, unless these are set ``elsewhere``. Raises UsageError, with
+    lines to copy, for a text that cannot be changed so.
     """
     now, rest = _split(text, server.section)
     hidden = [] if secrets_too else new_secrets(text, server.section, answers)
@@ -64,17 +71,17 @@ def with_properties(
     why = "its sections are written in another way"
     try:
         if now is not None:
-            bare = _without_comments(text, server.section, {*hidden, *elsewhere} - wanted.keys())
-            changed = _edited(bare, server.section, wanted, hidden)
+            bare = _without_comments(text, server.section, {*hidden, *elsewhere} - wanted.keys(), prefix)
+            changed = _edited(bare, server.section, wanted, hidden, prefix)
         else:
-            changed = _extended(text, section_lines(server, answers, secrets_too=secrets_too))
+            changed = _extended(text, section_lines(server, answers, secrets_too=secrets_too, prefix=prefix))
         changed.encode()
         properties, others = _split(changed, server.section)
         if (properties or {}, others) == (wanted, rest):
             return changed
     except (ValueError, LookupError) as error:  # of tomllib and tomlkit; and a text may have half a character
         why = str(error)
-    own = "\n".join(section_lines(server, answers, secrets_too=False))
+    own = "\n".join(section_lines(server, answers, secrets_too=False, prefix=prefix))
     raise UsageError(f"the settings file cannot be changed by a program ({why}); add this yourself:\n{own}")
 
 
@@ -94,17 +101,17 @@ def _extended(text: str, lines: list[str]) -> str:
     return text + "\n".join([*gap, *lines, ""])
 
 
-def _without_comments(text: str, section: str, kept: Collection[str]) -> str:
+def _without_comments(text: str, section: str, kept: Collection[str], prefix: str) -> str:
     """Without the comments that name the variables of a section's secrets, but for those of ``kept``."""
 
     def rest(line: re.Match[str]) -> str:
-        own = line[0].rstrip() == secret_line(section, line[1])
+        own = line[0].rstrip() == secret_line(section, line[1], prefix)
         return "" if own and line[1] not in kept else line[0]
 
     return _SECRET.sub(rest, text)
 
 
-def _edited(text: str, section: str, wanted: Answers, hidden: list[str]) -> str:
+def _edited(text: str, section: str, wanted: Answers, hidden: list[str], prefix: str) -> str:
     import tomlkit  # noqa: PLC0415 - 40 ms that only a change needs
     from tomlkit.items import Table  # noqa: PLC0415
 
@@ -125,7 +132,7 @@ def _edited(text: str, section: str, wanted: Answers, hidden: list[str]) -> str:
         if name not in now:
             table[name] = value
     for name in hidden:
-        if is_plain and name not in now and (line := secret_line(section, name)) not in text:
+        if is_plain and name not in now and (line := secret_line(section, name, prefix)) not in text:
             table.add(tomlkit.comment(line.removeprefix("# ")))
     if rest:
         table.value.body.extend(rest)

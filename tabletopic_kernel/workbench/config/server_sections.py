@@ -19,8 +19,9 @@ from tabletopic_kernel.workbench.config.editing import (
     with_properties,
     write_settings,
 )
+from tabletopic_kernel.workbench.config.profiles import variables_of
 from tabletopic_kernel.workbench.config.servers import check_names, find_servers
-from tabletopic_kernel.workbench.config.sources import PREFIX, from_file
+from tabletopic_kernel.workbench.config.sources import from_file
 from tabletopic_kernel.workbench.config.trust import FILE_NAME, code_of, working_folder
 from tabletopic_kernel.workbench.server_questions import SERVERS, Answers, Server, Way, further_catalog
 
@@ -63,6 +64,7 @@ class NamedServers:
 
     file: str
     version: str
+    profile: str
     sections: list[ServerSection]
 
 
@@ -88,12 +90,14 @@ class ServerSections:
         self._file = file or working_folder() / FILE_NAME
         self._version = _version_of(self._file)  # before the text: a change in between is noticed
         self._text = read_settings(file) if file else ""
+        self._prefix = variables_of(self._loaded.profile)
 
     def all(self) -> NamedServers:
         """All sections, the further catalogs last."""
         names = [server.section for server in SERVERS]
         names += [f"catalogs.{name}" for name in self._loaded.settings.catalogs]
-        return NamedServers(str(self._file), self._version, [self.of(name) for name in names])
+        sections = [self.of(name) for name in names]
+        return NamedServers(str(self._file), self._version, self._loaded.profile, sections)
 
     def of(self, section: str) -> ServerSection:
         """One section, also if the settings do not have it; raises UsageError."""
@@ -132,7 +136,7 @@ class ServerSections:
             except OSError as error:
                 raise UsageError(f"{self._file} cannot be written ({error.strerror})") from error
         now = ServerSections(self._load)
-        variables = [PREFIX + variable_name(section, key) for key in hidden]
+        variables = [self._prefix + variable_name(section, key) for key in hidden]
         return SavedServer(now._version, now.of(section), variables)
 
     def _answers(self, section: str, typed: Typed) -> Answers:
@@ -145,7 +149,9 @@ class ServerSections:
         """The new text; raises UsageError also if it would choose code to run."""
         answers = self._answers(server.section, typed)
         left = [key for key, value in typed.items() if value is None]
-        text = with_properties(self._text, server, answers, secrets_too=secrets_too, elsewhere=left)
+        text = with_properties(
+            self._text, server, answers, secrets_too=secrets_too, elsewhere=left, prefix=self._prefix
+        )
         code, known = (code_of(from_file(self._file, self._file.parent, toml)) for toml in (text, self._text))
         if chosen := [name for name in code if code[name] != known.get(name)]:
             raise UsageError(
@@ -159,7 +165,7 @@ class ServerSections:
         is_line = shown == value == value.strip() and len(value.splitlines()) < 2 and "=" not in key
         origin = self._loaded.origins.get(dotted((*section.split("."), key)), DEFAULT)
         return ServerProperty(
-            key, value if is_line else None, shown, origin, PREFIX + variable_name(section, key)
+            key, value if is_line else None, shown, origin, self._prefix + variable_name(section, key)
         )
 
 

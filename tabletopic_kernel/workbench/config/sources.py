@@ -25,6 +25,7 @@ from tabletopic_kernel.model.settings.names import (
 from tabletopic_kernel.model.settings.toml_lines import toml_lines, toml_syntax_error
 
 PREFIX = "TABLETOPIC_"
+PROFILE_PREFIX = f"{PREFIX}PROFILE_"  # of the variables of a profile, before its name
 # Variables with this prefix that the program reads directly, before it has settings. The Jupyter server's
 # extension sets the base URL for its kernels.
 PROGRAM_VARIABLES = frozenset(
@@ -36,6 +37,7 @@ PROGRAM_VARIABLES = frozenset(
         "TABLETOPIC_DEBUG",
         "TABLETOPIC_DRILL",
         "TABLETOPIC_JAVA_HOME",
+        "TABLETOPIC_PROFILE",
     }
 )
 
@@ -104,22 +106,24 @@ def from_file(file: Path | None, cwd: Path, text: str | None = None) -> Source:
             yield item
 
 
-def from_environment(environ: Mapping[str, str]) -> Source:
-    """The settings among the variables; their origins are the variables' names."""
+def from_environment(environ: Mapping[str, str], prefix: str = PREFIX) -> Source:
+    """The settings among the variables of a profile; their origins are the variables' names."""
     for variable, text in sorted(environ.items()):
-        if not variable.startswith(PREFIX) or variable in PROGRAM_VARIABLES:
+        is_foreign = prefix == PREFIX and variable.startswith(PROFILE_PREFIX)
+        if not variable.startswith(prefix) or variable in PROGRAM_VARIABLES or is_foreign:
             continue
-        path = variable_path(variable.removeprefix(PREFIX))
-        yield Given(path, text, variable) if path else _unknown_variable(variable)
+        path = variable_path(variable.removeprefix(prefix))
+        yield Given(path, text, variable) if path else _unknown_variable(variable, prefix)
 
 
-def _unknown_variable(variable: str) -> str:
-    name = variable.removeprefix(PREFIX)
+def _unknown_variable(variable: str, prefix: str) -> str:
+    name = variable.removeprefix(prefix)
     own = sorted(variable.removeprefix(PREFIX) for variable in PROGRAM_VARIABLES)
     if close := nearest_variables(name) + difflib.get_close_matches(name, own):
-        hint = f"did you mean {' or '.join(PREFIX + name for name in close)}?"
+        hint = f"did you mean {' or '.join((PREFIX if name in own else prefix) + name for name in close)}?"
     else:
-        hint = f"known: {', '.join(PREFIX + name for name in [*variable_forms(), *own])}"
+        known = [*(prefix + form for form in variable_forms()), *(PREFIX + name for name in own)]
+        hint = f"known: {', '.join(known)}"
     return f"{variable}: unknown setting; {hint}"
 
 

@@ -15,6 +15,13 @@ from pathlib import Path
 from tabletopic_kernel.local.machine import ROOT, owners, strangers, write_whole
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.code import code_properties
+from tabletopic_kernel.workbench.config.profiles import (
+    DEFAULT_PROFILE,
+    PROFILE_VARIABLE,
+    file_of,
+    missing,
+    profile_of,
+)
 from tabletopic_kernel.workbench.config.sources import Given, Source, absolute, from_file
 
 FILE_NAME = "tabletopic.toml"
@@ -25,19 +32,26 @@ _TRUSTED = "tabletopic/trusted.json"
 
 
 def find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The settings file: the named file, else the nearest upwards. Raises SettingsError."""
+    """The profile's settings file: the named file, else the nearest upwards. Raises SettingsError."""
+    profile = profile_of(environ)
     if named := environ.get("TABLETOPIC_CONFIG"):
-        return Path(absolute(named, cwd))
-    if path := environ.get(FOUND_VARIABLE):
-        return Path(path) if os.path.isfile(path) and _is_adopted(Path(path)) else None
-    files = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
-    return next(filter(_is_adopted, files), None)
+        file = file_of(base := Path(absolute(named, cwd)), profile)
+        if profile != DEFAULT_PROFILE and not file.is_file():
+            raise missing(profile, base)
+        return file
+    found = environ.get(FOUND_VARIABLE)
+    base = Path(found) if found else cwd / FILE_NAME
+    folders = (base.parent,) if found and profile == DEFAULT_PROFILE else (base.parent, *base.parents[1:])
+    files = (file for folder in folders if os.path.isfile(file := file_of(folder / base.name, profile)))
+    if (adopted := next(filter(_is_adopted, files), None)) is None and profile != DEFAULT_PROFILE:
+        raise missing(profile, base)
+    return adopted
 
 
-def trust_file() -> tuple[Path | None, list[str]]:
+def trust_file(profile: str = DEFAULT_PROFILE) -> tuple[Path | None, list[str]]:
     """Accept what can run code in the settings file found here; returns the file and those properties."""
     cwd = Path(os.path.abspath(working_folder()))
-    file = find_file({}, cwd)
+    file = find_file({PROFILE_VARIABLE: profile}, cwd)
     code = code_of(from_file(file, cwd))
     if file is not None and code:
         record = _record_file(os.environ)
@@ -71,9 +85,10 @@ def _is_adopted(file: Path) -> bool:
 def check_trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
     """Raise SettingsError unless the user has accepted these properties of ``file``."""
     if code and _trusted(environ).get(str(file)) != _digest(code):
+        option = "" if (profile := profile_of(environ)) == DEFAULT_PROFILE else f" with --profile {profile}"
         raise SettingsError(
             f"{file} has properties that can run code: {', '.join(sorted(code))}. If you trust them, run "
-            "`tabletopic trust` in this folder, or name the file in TABLETOPIC_CONFIG"
+            f"`tabletopic trust` in this folder{option}, or name the file in TABLETOPIC_CONFIG"
         )
 
 

@@ -25,6 +25,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
 
 def _checks(loaded: LoadedSettings) -> Iterator[Check]:
     state_dir = Path(loaded.settings.state_dir)
+    yield Check("settings", "ok", f"profile {loaded.profile}, {loaded.file or 'no settings file'}")
     yield checked("Python", machine.python)
     yield checked("Kafka reader", machine.kafka_reader)
     yield checked("JDK", machine.jdk)

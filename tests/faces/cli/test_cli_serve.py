@@ -143,7 +143,7 @@ def test_wrong_use(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -
 def detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Path, int]]]:
     """Starts a shell script as a background host; all of them end with the test."""
     call = SimpleNamespace(
-        workbench=SimpleNamespace(servers=SimpleNamespace(state_dir=tmp_path)), config=None
+        workbench=SimpleNamespace(servers=SimpleNamespace(state_dir=tmp_path)), config=None, profile=None
     )
     program = tmp_path / "program"
     monkeypatch.setattr("sys.executable", str(program))

@@ -19,6 +19,7 @@ from tests.environment import completed
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
     """`info --json` has addresses and the whole properties of clients, PyIceberg's with its name apart."""
     assert run("info", "--json").json == {
+        "profile": "default",
         "bootstrap_servers": "127.0.0.1:9092", "registry_url": "http://127.0.0.1:8081",
         "kafka": {"bootstrap.servers": "127.0.0.1:9092"},
         "registry": {"url": "http://u:hidden-word@127.0.0.1:8081"},
@@ -240,3 +241,19 @@ def test_a_low_limit_of_files_is_reported_before_java_starts(tmp_path: Path) -> 
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "only 256 open files are allowed here" in ended.stderr
+
+
+def test_a_profile_is_chosen_for_a_command(run: Callable[..., Any], tmp_path: Path) -> None:
+    """By option or variable, before or after the command; what it prints to copy has the option, too."""
+    (tmp_path / "tabletopic.staging.toml").write_text('[kafka]\n"client.id" = "s"\n')
+    for words in (("--profile", "staging", "config", "--json"), ("config", "--profile", "staging", "--json")):
+        shown = run(*words).json
+        assert (shown["profile"], shown["file"]) == ("staging", str(tmp_path / "tabletopic.staging.toml"))
+        assert {"key": "kafka.client.id", "value": "s", "origin": "tabletopic.staging.toml:2"} in shown[
+            "settings"
+        ]
+    assert "profile            staging" in run("--profile", "staging", "status").out
+    assert "tabletopic status --profile staging clicks" in run("--profile", "staging", "enable", "clicks").out
+    assert run("config", "--json").json["profile"] == "default"
+    wrong = run("--profile", "prod", "status")
+    assert (wrong.code, "there is no profile prod" in wrong.err) == (2, True)

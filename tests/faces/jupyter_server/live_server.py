@@ -43,7 +43,7 @@ class Reply:
 
 def forget_afterwards(patch: pytest.MonkeyPatch) -> None:
     """Variables that an extension sets for its kernels are removed after the test."""
-    for name in ("TABLETOPIC_BASE_URL", "TABLETOPIC_STATE_DIR"):
+    for name in ("TABLETOPIC_BASE_URL", "TABLETOPIC_PROFILE", "TABLETOPIC_STATE_DIR"):
         patch.setenv(name, "")
         patch.delenv(name)
 

@@ -237,12 +237,14 @@ def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
     """The state folder always, resolved; the settings file where there is one; as they are now."""
     in_force = SettingsInForce()
     told = in_force.kernel_environment()
-    assert told == {"TABLETOPIC_STATE_DIR": in_force.settings().state_dir}
+    profile = {"TABLETOPIC_PROFILE": "default"}
+    assert told == {"TABLETOPIC_STATE_DIR": in_force.settings().state_dir, **profile}
     assert Path(told["TABLETOPIC_STATE_DIR"]).is_absolute()
     (tmp_path / "tabletopic.toml").write_text('state_dir = "elsewhere"\n')
     assert in_force.kernel_environment() == {
         "TABLETOPIC_STATE_DIR": str(tmp_path / "elsewhere"),
         "TABLETOPIC_CONFIG_FOUND": str(tmp_path / "tabletopic.toml"),
+        **profile,
     }
     named = SettingsInForce(settings_file=str(tmp_path / "tabletopic.toml")).kernel_environment()
     assert named["TABLETOPIC_CONFIG"] == str(tmp_path / "tabletopic.toml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -384,6 +385,28 @@ def test_the_dashboard_is_a_frame_on_the_server(
     frame = run('%dashboard --theme dark "a\\"b&c"')
     assert frame.url == "/user/ann/tabletopic/dashboard/?theme=dark&topic=a%22b%26c"
     assert "&amp;topic" in frame._repr_html_()
+
+
+def test_a_notebook_chooses_its_profile(
+    run: Callable[[str], Any],
+    fail: Callable[[str], str],
+    shell: InteractiveShell,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """From then on the magics and the dashboard are the profile's; while a host runs here it is refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TABLETOPIC_PROFILE", "default")
+    monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
+    (tmp_path / "tabletopic.staging.toml").touch()
+    assert "there is no profile prod" in fail("%topic profile prod")
+    shell.user_ns["workbench"] = "of before"
+    assert "staging" in str(run("%topic profile staging"))
+    assert os.environ["TABLETOPIC_PROFILE"] == "staging"
+    assert "connected when first used" in repr(shell.user_ns["workbench"])
+    assert run("%dashboard").url.endswith("&profile=staging")
+    monkeypatch.setattr(KernelHost, "running", object())
+    assert "is a host of the present profile" in fail("%topic profile default")
 
 
 def test_queries_are_in_the_history(

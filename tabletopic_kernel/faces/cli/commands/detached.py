@@ -34,6 +34,8 @@ def start_detached(call: Call, serve_options: Sequence[str] = ()) -> tuple[Path,
     options = ["--state-dir", str(state_dir)]
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]
+    if call.profile is not None:
+        options += ["--profile", call.profile]
     options += ["--mark", mark, *serve_options]
     command = [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", *options]
     start = log.stat().st_size

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.settings.servers import registry_place
 def info(call: Call, as_json: Json = False) -> None:
     """Show the addresses for other programs: brokers, registry, catalog, live hosts.
 
-    With --json: bootstrap_servers, registry_url, kafka (properties of
+    With --json: profile, bootstrap_servers, registry_url, kafka (properties of
     librdkafka), registry (of the registry's client), catalog (name, and the
     properties for PyIceberg's load_catalog), catalogs (a list of the others),
     state_dir, hosts. These properties include passwords, which the text output
@@ -40,7 +40,7 @@ def info(call: Call, as_json: Json = False) -> None:
     kafka, registry, own, *further = (
         {key: mask_property(key, value) for key, value in section.items()} for section in properties
     )
-    facts = {"bootstrap servers": servers["bootstrap_servers"]}
+    facts = {"profile": servers["profile"], "bootstrap servers": servers["bootstrap_servers"]}
     facts |= _indented(kafka, "bootstrap.servers", "metadata.broker.list")
     facts |= {"registry": servers["registry_url"], **_indented(registry, "url")}
     facts |= {"catalog": catalog["name"], **_indented(own)}
@@ -95,6 +95,7 @@ def addresses(call: Call, hosts: list[str]) -> dict[str, Any]:
         for section in servers.all_catalogs
     )
     return {
+        "profile": call.loaded.profile,
         "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
         "registry_url": without_login(registry_place(servers.registry)),
         "kafka": kafka,

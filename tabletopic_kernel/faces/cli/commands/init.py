@@ -48,14 +48,19 @@ def init(
 
     Example:  tabletopic init
     """
+    from tabletopic_kernel.workbench.config.profiles import DEFAULT_PROFILE, file_of, profile_of, variables_of
     from tabletopic_kernel.workbench.config.trust import FILE_NAME
     from tabletopic_kernel.workbench.server_questions import SERVERS, settings_text
 
-    file = file or Path(FILE_NAME)
-    if file != Path(FILE_NAME):  # the commands to copy find that by themselves
+    profile = profile_of(call.environ)
+    usual = file_of(Path(FILE_NAME), profile)
+    if file is not None and profile != DEFAULT_PROFILE:
+        raise UsageError(f"--file and the profile {profile} name two files: leave one out")
+    file = file or usual
+    if file != usual:  # the commands to copy find that by themselves
         call = replace(call, config=file)
     if catalog is not None:
-        _add_catalog(call, file, catalog)
+        _add_catalog(call, file, catalog, variables_of(profile))
         return
     if file.exists() and not force:
         raise UsageError(
@@ -64,11 +69,11 @@ def init(
         )
     sections, secrets_too = _ask_all(SERVERS)
     with _writing(file):
-        write_whole(file, settings_text(sections, secrets_too=secrets_too))
-    _show_next(call, sections, secrets_too=secrets_too)
+        write_whole(file, settings_text(sections, secrets_too=secrets_too, prefix=variables_of(profile)))
+    _show_next(call, sections, variables_of(profile), secrets_too=secrets_too)
 
 
-def _add_catalog(call: Call, file: Path, name: str) -> None:
+def _add_catalog(call: Call, file: Path, name: str, prefix: str) -> None:
     from tabletopic_kernel.clients.catalog.catalog import catalog_name
     from tabletopic_kernel.workbench.config import load_settings
     from tabletopic_kernel.workbench.config.editing import read_settings, with_properties, write_settings
@@ -85,10 +90,11 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
     load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is valid
     server = further_catalog(name)
     sections, secrets_too = _ask_all((server,))
-    changed = with_properties(read_settings(file), server, sections[server.section], secrets_too=secrets_too)
+    answers = sections[server.section]
+    changed = with_properties(read_settings(file), server, answers, secrets_too=secrets_too, prefix=prefix)
     with _writing(file):
         write_settings(file, changed, secrets_too=secrets_too)
-    _show_next(call, sections, secrets_too=secrets_too, catalog=name)
+    _show_next(call, sections, prefix, secrets_too=secrets_too, catalog=name)
 
 
 def _ask_all(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
@@ -180,15 +186,14 @@ def _confirm(text: str, *, default: bool) -> bool:
 
 
 def _show_next(
-    call: Call, sections: dict[str, Answers], *, secrets_too: bool, catalog: str | None = None
+    call: Call, sections: dict[str, Answers], prefix: str, *, secrets_too: bool, catalog: str | None = None
 ) -> None:
-    from tabletopic_kernel.workbench.config.sources import PREFIX
     from tabletopic_kernel.workbench.server_questions import secrets_of
 
     if not secrets_too:
         for section, answers in sections.items():
             for key in secrets_of(answers):
-                screen.show(f"  [cyan]export {PREFIX}{variable_name(section, key)}=…[/]")
+                screen.show(f"  [cyan]export {prefix}{variable_name(section, key)}=…[/]")
     commands = {}
     if not all(sections.values()):
         commands[call.command("up", "--detach")] = "starts what the file does not name"

@@ -164,9 +164,10 @@ def trust(call: Call, as_json: Json = False) -> None:
 
     Example:  tabletopic trust
     """
+    from tabletopic_kernel.workbench.config.profiles import profile_of
     from tabletopic_kernel.workbench.config.trust import trust_file
 
-    file, names = trust_file()
+    file, names = trust_file(profile_of(call.environ))
     if file is None:
         raise UsageError("there is no tabletopic.toml here or above")
     if as_json:
@@ -191,7 +192,11 @@ def config(call: Call, as_json: Json = False) -> None:
     file = call.loaded.file
     if as_json:
         screen.show_json(
-            {"file": None if file is None else str(file), "settings": [row._asdict() for row in rows]}
+            {
+                "profile": call.loaded.profile,
+                "file": None if file is None else str(file),
+                "settings": [row._asdict() for row in rows],
+            }
         )
         return
     table = screen.grid("setting", "value", "from")
@@ -200,7 +205,7 @@ def config(call: Call, as_json: Json = False) -> None:
             Text(row.key), Text(row.value), Text(row.origin), style="dim" if row.origin == DEFAULT else ""
         )
     screen.console().print(table)
-    screen.note(f"settings file: {file or 'none found'}")
+    screen.note(f"profile {call.loaded.profile}; settings file: {file or 'none found'}")
 
 
 def doctor(call: Call, as_json: Json = False) -> None:

@@ -139,6 +139,7 @@ def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: C
 
     servers = call.workbench.servers
     footer = Text(
+        f"profile            {call.loaded.profile}\n"
         f"bootstrap servers  {servers.kafka.get('bootstrap.servers', '')}\n"
         f"registry           {mask(registry_place(servers.registry))}",
         style="dim",

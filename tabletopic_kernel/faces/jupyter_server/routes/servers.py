@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -24,26 +25,46 @@ Properties = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class ServersOfProfile(NamedServers):
+    """Also which profile JupyterLab uses, and which ones there are."""
+
+    used_profile: str
+    profiles: list[str]
+
+
+Profile = Annotated[str | None, Field(description="The profile to look at; default: the one in use")]
+
+
+def _sections(backend: Backend, profile: str | None) -> ServerSections:
+    in_force = backend.in_force
+    return ServerSections((in_force.of(profile) if profile else in_force).load)
+
+
 @own_route("get", "servers", verbatim=True)
-def servers(backend: Backend) -> NamedServers:
+def servers(backend: Backend, profile: Profile = None) -> ServersOfProfile:
     """The servers that the settings name.
 
     With the ways to reach each, as `tabletopic init` has them. Secrets are not in it.
     """
-    return ServerSections(backend.in_force.load).all()
+    named = _sections(backend, profile).all()
+    in_force = backend.in_force
+    return ServersOfProfile(**vars(named), used_profile=in_force.profile, profiles=in_force.profiles())
 
 
 @own_route("get", "servers/{section}", verbatim=True)
-def server(backend: Backend, section: str) -> ServerSection:
+def server(backend: Backend, section: str, profile: Profile = None) -> ServerSection:
     """A section that names a server.
 
     Also one that is not in the settings: the ways to reach such a server.
     """
-    return ServerSections(backend.in_force.load).of(section)
+    return _sections(backend, profile).of(section)
 
 
 @own_route("post", "servers/{section}/test", key="checks")
-def try_server(backend: Backend, section: str, properties: Properties) -> list[Check]:
+def try_server(
+    backend: Backend, section: str, properties: Properties, profile: Profile = None
+) -> list[Check]:
     """Check a server as `doctor` does, with properties that are not saved.
 
     The section is `kafka`, `registry`, `catalog` or `catalogs.NAME`. Checks of a catalog include its storage.
@@ -51,7 +72,7 @@ def try_server(backend: Backend, section: str, properties: Properties) -> list[C
     backend.await_loading()
     from tabletopic_kernel.workbench.doctor.run import check_server  # noqa: PLC0415 - the clients
 
-    return list(check_server(section, ServerSections(backend.in_force.load).to_try(section, properties)))
+    return list(check_server(section, _sections(backend, profile).to_try(section, properties)))
 
 
 @own_route("put", "servers/{section}", verbatim=True)
@@ -63,10 +84,10 @@ def save_server(
     secrets_too: Annotated[
         bool, Field(description="Write new secrets; otherwise comments name their variables")
     ] = False,
+    profile: Profile = None,
 ) -> SavedServer:
     """Write a server's section into the settings file, and keep everything else in it.
 
     Running hosts read it at their next start.
     """
-    sections = ServerSections(backend.in_force.load)
-    return sections.save(section, properties, version, secrets_too=secrets_too)
+    return _sections(backend, profile).save(section, properties, version, secrets_too=secrets_too)

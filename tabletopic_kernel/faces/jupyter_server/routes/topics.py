@@ -248,13 +248,16 @@ def plan_expire(backend: Backend, topic: str, orphans: Orphans = False) -> list[
 async def dashboard(
     handler: Handler,
     topic: Annotated[str | None, Field(description="The topic to show; without it, all topics")] = None,
+    pane: Annotated[str | None, Field(description="The pane to show, such as `lag`; default: all")] = None,
     theme: Annotated[Literal["default", "dark"] | None, Field(description="Colour theme")] = None,
+    profile: Annotated[str | None, Field(description="Refused if another one is in use")] = None,
 ) -> None:
     """Serve the live dashboard to this machine's browser until Ctrl-C.
 
     Redirects to the page below `tabletopic/dashboard/`.
     """
-    query = urlencode({name: value for name, value in (("topic", topic), ("theme", theme)) if value})
+    named = (("topic", topic), ("pane", pane), ("theme", theme), ("profile", profile))
+    query = urlencode({name: value for name, value in named if value})
     page = url_path_join(handler.base_url, "tabletopic/dashboard/")
     handler.redirect(page + (f"?{query}" if query else ""))
 
