@@ -19,6 +19,7 @@ from tabletopic_kernel.formats.arrays import (
     MILLIS_PER_DAY,
     MIN_DAY,
     Mask,
+    repeated_keys,
     without_nulls,
 )
 from tabletopic_kernel.formats.avro.logical import Decimal
@@ -153,11 +154,5 @@ def decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) 
 
 def check_unique_keys(array: pa.Array) -> None:
     """Refuse repeated map keys: Avro's are unique, and the exact engine takes the last of two."""
-    lengths = np.diff(np.asarray(array.offsets))
-    if not len(lengths) or lengths.max() < 2:
-        return
-    keys = array.keys.dictionary_encode()
-    entry = np.repeat(np.arange(len(lengths)), lengths) * len(keys.dictionary) + np.asarray(keys.indices)
-    entry.sort()
-    if (entry[1:] == entry[:-1]).any():
+    if repeated_keys(np.asarray(array.offsets), array.keys) is not None:
         raise NotRows("a map with one key twice")

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import Mask, valid, without_nulls
+from tabletopic_kernel.formats.arrays import Mask, repeated_keys, valid, without_nulls
 from tabletopic_kernel.formats.protobuf.columns import (
     Column,
     EnumColumn,
@@ -28,7 +28,6 @@ from tabletopic_kernel.formats.protobuf.values import (
     maps_of,
     offsets_of,
     prefixed,
-    repeated_keys,
     sums,
 )
 from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, tag_bytes
