@@ -19,7 +19,6 @@ from tabletopic_kernel.formats.arrays import (
     MILLIS_PER_DAY,
     MIN_DAY,
     Mask,
-    repeated_keys,
     without_nulls,
 )
 from tabletopic_kernel.formats.avro.logical import Decimal
@@ -150,9 +149,3 @@ def decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) 
         return pa.array([value_of(raw) for raw in array.to_pylist()], target)
     except Refusal as refusal:
         raise NotRows(refusal.message) from refusal
-
-
-def check_unique_keys(array: pa.Array) -> None:
-    """Refuse repeated map keys: Avro's are unique, and the exact engine takes the last of two."""
-    if repeated_keys(np.asarray(array.offsets), array.keys) is not None:
-        raise NotRows("a map with one key twice")
