@@ -136,6 +136,19 @@ def valid(array: pa.Array) -> Mask:
     return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
+def repeated_keys(offsets: np.ndarray[Any, Any], keys: pa.Array) -> Mask | None:
+    """A mask of the keys that occurred before in their map; None if there are none."""
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) < 2:
+        return None
+    coded = keys.dictionary_encode()
+    entries = np.repeat(np.arange(len(lengths)), lengths) * len(coded.dictionary) + np.asarray(coded.indices)
+    order = np.argsort(entries, kind="stable")
+    again = np.zeros(len(entries), bool)
+    again[order[1:]] = entries[order[1:]] == entries[order[:-1]]
+    return again if again.any() else None
+
+
 def without_nulls(array: pa.Array) -> pa.Array:
     """Nulls as zeros and empty values: Parquet refuses them in required fields, even of a null struct."""
     kind = array.type

@@ -13,7 +13,8 @@ from the list loses nothing either.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final, Generic, TypeVar
@@ -51,6 +52,20 @@ class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
         self.row = row
+
+
+@contextmanager
+def native_reader(*kinds: type[Exception]) -> Iterator[None]:
+    """Turns what a native reader raises, exceptions of ``kinds`` and panics, into NotRows."""
+    try:
+        yield
+    except kinds as error:
+        raise NotRows(str(error)) from error
+    except BaseException as error:
+        # A panic of native code becomes pyo3's PanicException, which is not an Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise NotRows(f"native panic: {error}") from error
 
 
 class UnsupportedError(Exception):

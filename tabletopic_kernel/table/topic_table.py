@@ -69,8 +69,15 @@ class TopicTable(LedgerTable):
         ``noted``: more properties; what another commit adds is missing if a host ends in between.
         """
         check_inside(catalog, settings.table_properties)
-        own = {TOPIC_PROPERTY: topic, TYPES_PROPERTY: settings.debezium_types} | upsert_property(settings)
-        properties = {**_table_properties(settings), **own, **(noted or {})}
+        properties = {
+            **base_properties(),
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes),
+            **settings.table_properties,
+            TOPIC_PROPERTY: topic,
+            TYPES_PROPERTY: settings.debezium_types,
+            **upsert_property(settings),
+            **(noted or {}),
+        }
         named = _with_identifier(schema, settings)
         return cls(create_table(catalog, identifier, named, spec, properties, order))
 
@@ -197,14 +204,6 @@ def _with_identifier(schema: Schema, settings: TopicSettings) -> Schema:
     if not all(is_identifier(schema, field_id) for field_id in key):
         return schema
     return schema.model_copy(update={"identifier_field_ids": key})
-
-
-def _table_properties(settings: TopicSettings) -> dict[str, str]:
-    return {
-        **base_properties(),
-        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes),
-        **settings.table_properties,
-    }
 
 
 def base_properties() -> dict[str, str]:

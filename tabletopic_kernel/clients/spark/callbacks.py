@@ -24,7 +24,7 @@ _PAUSE_S: Final = 2.0
 
 def accept_calls(gateway: Any) -> None:
     """Start the callback server of a JVM's ``gateway``, unless it has one: only that JVM may call."""
-    keep_accepting()
+    server_stopped.connect(_went_down, unique_id="tabletopic")
     if gateway.__dict__.get("_callback_server") is not None:  # other names are the JVM's
         return
     gateway.callback_server_parameters.auth_token = token = secrets.token_urlsafe()
@@ -34,11 +34,6 @@ def accept_calls(gateway: Any) -> None:
     field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
     field.setAccessible(True)
     field.set(JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient(), token)
-
-
-def keep_accepting() -> None:
-    """Make every callback server of this process go on after an error. Idempotent."""
-    server_stopped.connect(_went_down, unique_id="tabletopic")
 
 
 def _went_down(*, server: Any, **_: object) -> None:

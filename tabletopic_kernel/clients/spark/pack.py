@@ -213,7 +213,7 @@ def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_p
     command += ["--pex-root", str(folder / "root"), "--requirement", str(requirements), "--venv"]
     command += ["--non-hermetic-venv-scripts", "--sources-directory", str(folder / "program")]
     command += ["--compress" if compress else "--no-compress", "--output-file", str(file)]
-    size = sum(_size(package) for package in packages)
+    size = sum(file.size or 0 for package in packages for file in package.files or ())
     total = int(size * (1 + (_DEFLATED if compress else 1)))
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, cwd=folder) as running:
         try:
@@ -235,10 +235,6 @@ def _copy_program(folder: Path) -> None:
     info = folder / f"{_PROGRAM}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PROGRAM}\nVersion: {version}\n", "utf-8")
-
-
-def _size(package: Distribution) -> int:
-    return sum(file.size or 0 for file in package.files or ())
 
 
 def _used(folder: Path) -> int:

@@ -149,15 +149,3 @@ def decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) 
         return pa.array([value_of(raw) for raw in array.to_pylist()], target)
     except Refusal as refusal:
         raise NotRows(refusal.message) from refusal
-
-
-def check_unique_keys(array: pa.Array) -> None:
-    """Refuse repeated map keys: Avro's are unique, and the exact engine takes the last of two."""
-    lengths = np.diff(np.asarray(array.offsets))
-    if not len(lengths) or lengths.max() < 2:
-        return
-    keys = array.keys.dictionary_encode()
-    entry = np.repeat(np.arange(len(lengths)), lengths) * len(keys.dictionary) + np.asarray(keys.indices)
-    entry.sort()
-    if (entry[1:] == entry[:-1]).any():
-        raise NotRows("a map with one key twice")

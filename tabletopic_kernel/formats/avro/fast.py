@@ -34,7 +34,7 @@ from tabletopic_kernel.formats.avro.prefilter import Prefilter
 from tabletopic_kernel.formats.avro.schema import AvroSchema
 from tabletopic_kernel.formats.avro.types import columns_of
 from tabletopic_kernel.formats.driver import FastRows
-from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
+from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError, native_reader
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, varint
 
 # Below this, halving a group finds its bad records as fast as a walk over it.
@@ -111,17 +111,10 @@ def _open(path: str, rows: int, schema: pa.Schema | None) -> DataFrame:
 
 
 def _first_batch(frame: DataFrame) -> pa.RecordBatch:
-    try:
-        return next(iter(frame.execute_stream())).to_pyarrow()
-    except StopIteration:
-        raise NotRows("no rows") from None
-    except Exception as error:  # DataFusion raises bare Exception
-        raise NotRows(str(error)) from error
-    except BaseException as error:
-        # A panic of native code becomes pyo3's PanicException, which is not an Exception.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise NotRows(f"native panic: {error}") from error
+    with native_reader(Exception):  # DataFusion raises bare Exception
+        for batch in frame.execute_stream():
+            return batch.to_pyarrow()
+    raise NotRows("no rows")
 
 
 def _all_equal(proofs: pa.Array, token: bytes) -> bool:

@@ -38,7 +38,7 @@ from tabletopic_kernel.formats.protobuf.fields import ColumnPlanner
 from tabletopic_kernel.formats.protobuf.json import JsonTexts
 from tabletopic_kernel.formats.protobuf.schema.tree import Message
 from tabletopic_kernel.formats.protobuf.values import Numbers, Scope, SubMicros
-from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
+from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError, native_reader
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 
 # Few enough to find a bad record cheaply, and enough that a call costs little for each.
@@ -145,15 +145,8 @@ class FastEngine(driver.FastEngine):
         return self._prefilter.unreadable(bodies)
 
     def _read(self, values: pa.Array) -> list[pa.Array]:
-        try:
+        with native_reader(ValueError):
             batch = self._reader.array_to_record_batch(values)
-        except ValueError as error:
-            raise NotRows(str(error)) from error
-        except BaseException as error:
-            # A panic of native code becomes pyo3's PanicException, which is not an Exception.
-            if type(error).__name__ != "PanicException":
-                raise
-            raise NotRows(f"native panic: {error}") from error
         return [batch.column(name_of(field.number)) for field in self._column.fields]
 
 

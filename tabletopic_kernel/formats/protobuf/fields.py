@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import Mask, valid, without_nulls
+from tabletopic_kernel.formats.arrays import Mask, repeated_keys, valid, without_nulls
 from tabletopic_kernel.formats.protobuf.columns import (
     Column,
     EnumColumn,
@@ -24,11 +24,8 @@ from tabletopic_kernel.formats.protobuf.values import (
     Scope,
     Sizes,
     SubMicros,
-    lists_of,
-    maps_of,
     offsets_of,
     prefixed,
-    repeated_keys,
     sums,
 )
 from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, tag_bytes
@@ -81,7 +78,7 @@ class ListField:
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         items = self._column.convert(raw.values, scope.items(offsets_of(raw)), target.value_type)
-        return lists_of(raw, items, target)
+        return pa.Array.from_buffers(target, len(raw), [None, raw.buffers()[1]], children=[items])
 
 
 class JsonField(ListField):
@@ -120,7 +117,9 @@ class MapField(ListField):
         again = repeated_keys(offsets, keys)
         if again is not None:
             below.mark(again)
-        return maps_of(raw, keys, items, target)
+        pairs = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
+        return pa.Array.from_buffers(target, len(raw), buffers, children=[pairs])
 
 
 class ColumnPlanner:

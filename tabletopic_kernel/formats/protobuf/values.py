@@ -191,28 +191,3 @@ def enum_texts(array: pa.Array, known: pa.Array, names: pa.Array) -> pa.Array:
         names = pa.concat_arrays([names, pa.array(map(str, strange.to_pylist()), names.type)])
         indices = pc.index_in(array, known)
     return names.take(indices)
-
-
-def lists_of(array: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists with the offsets of ``array`` over different items."""
-    return pa.Array.from_buffers(target, len(array), [None, array.buffers()[1]], children=[items])
-
-
-def maps_of(array: pa.Array, keys: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
-    """Maps with the offsets of lists of entries."""
-    entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
-    offsets = pa.py_buffer(offsets_of(array).astype(np.int32))
-    return pa.Array.from_buffers(target, len(array), [None, offsets], children=[entries])
-
-
-def repeated_keys(offsets: Numbers, keys: pa.Array) -> Mask | None:
-    """A mask of the keys that occurred before in their map; None if there are none."""
-    lengths = np.diff(offsets)
-    if lengths.max(initial=0) < 2:
-        return None
-    coded = keys.dictionary_encode()
-    entries = np.repeat(np.arange(len(lengths)), lengths) * len(coded.dictionary) + np.asarray(coded.indices)
-    order = np.argsort(entries, kind="stable")
-    again = np.zeros(len(entries), bool)
-    again[order[1:]] = entries[order[1:]] == entries[order[:-1]]
-    return again if again.any() else None

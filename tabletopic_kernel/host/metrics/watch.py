@@ -54,9 +54,10 @@ class HostWatch:
             _REGISTRY: Question("registry", registry, _SERVERS_EVERY_S),
         }
         self.metrics = HostMetrics(host, self._lags, self._servers, now_ms)
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self.metrics)
-        self._server = MetricsServer(address, Pages(self._text, self.health, self.readiness))
+        registry_of_metrics = CollectorRegistry(auto_describe=False)
+        registry_of_metrics.register(self.metrics)
+        text = partial(generate_latest, registry_of_metrics)
+        self._server = MetricsServer(address, Pages(text, self.health, self.readiness))
 
     @property
     def url(self) -> str:
@@ -95,9 +96,6 @@ class HostWatch:
             reasons.append(host.waits_for or "the host has not joined the group of hosts yet")
         reasons += [question.trouble for question in self._servers().values()]
         return "\n".join(reason for reason in reasons if reason) or None
-
-    def _text(self) -> bytes:
-        return generate_latest(self._registry)
 
     def _in_use(self) -> Mapping[str | None, str]:
         # Only namespaces that the host uses: it may lack the permission to list others.

@@ -212,11 +212,9 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
 
 def explained(error: ValidationError) -> str:
     """The wrong keys, each with what is wrong."""
-    return "; ".join(map(_message, error.errors()))
-
-
-def _message(problem: ErrorDetails) -> str:
-    return f"{'.'.join(map(str, problem['loc']))}: {_reason(problem)}"
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc']))}: {_reason(problem)}" for problem in error.errors()
+    )
 
 
 def _reason(problem: ErrorDetails) -> str:

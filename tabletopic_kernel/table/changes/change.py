@@ -24,10 +24,6 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 ALWAYS_TRUE = AlwaysTrue()
 
 
-def _always(_: Table, change: TableChange) -> TableChange:
-    return change
-
-
 @dataclass(frozen=True)
 class TableChange(SnapshotChange):
     """Everything that one snapshot does (I2).
@@ -36,7 +32,7 @@ class TableChange(SnapshotChange):
     OutdatedError or StartOverError if the change cannot be made any more, HeadMovedError to plan again.
     """
 
-    still_true: Callable[[Table, TableChange], TableChange] = _always
+    still_true: Callable[[Table, TableChange], TableChange] = lambda _, change: change
 
 
 def appended(ledger: Ledger, files: Iterable[DataFile]) -> TableChange:
