@@ -72,6 +72,13 @@ def test_other_refusals_say_nothing_about_the_schema(registry: Registry, schema_
         registry.by_id(schema_id)
 
 
+def test_a_limit_of_requests_is_waited_out(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message blames no setting."""
+    monkeypatch.setitem(ANSWERS, "/subjects", (429, {"error_code": 429, "message": "slow down"}))
+    with pytest.raises(RetryableError, match=r"limits requests.*slow down.*have its limit raised"):
+        registry.check()
+
+
 def test_a_refused_login_rests_for_a_minute(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts ask for each topic; the second question gets the first one's answer."""
     refusal = (401, {"error_code": 40101, "message": "Unauthorized"})

@@ -212,6 +212,8 @@ FAULTS = (
     Fault("partition of a time before 1970", "duckdb", "", _before_1970),
     Fault("column renamed since", "spark", "Cannot find field", _renamed),
     Fault("column renamed since", "spark", "Invalid value for conversion", _renamed),
+    # Another column, of another type, has its name now.
+    Fault("column renamed since", "spark", "must produce a string", _renamed),
     Fault("null partition", "spark", "Invalid object: null", _null_partition),
     Fault("null partition", "spark", "BoundReference.eval", _null_partition),
     Fault("null among bytes", "spark", "phase optimization failed", _null_among_bytes),
@@ -220,6 +222,7 @@ FAULTS = (
     Fault("column renamed since", "pyiceberg", "Could not find field", _renamed),
     Fault("column renamed since", "pyiceberg", "", _renamed),
     Fault("column renamed since", "pyiceberg", "Cannot convert", _renamed),
+    Fault("column renamed since", "pyiceberg", "must be ISO-8601", _renamed),
     Fault("column that had another name", "pyiceberg", "Unsupported cast", _any),
     Fault("uuids", "pyiceberg", "(extension<arrow.uuid>", _uuid),
     Fault("NOT keeps nulls", "pyiceberg", "", _not),
@@ -233,6 +236,7 @@ FAULTS = (
     # Values of a partition are taken by position, which shifts once the source of another field was dropped.
     Fault("partition of a dropped column", "pyiceberg", "Failed to parse string", _any),
     Fault("filter on a field of a struct", "pyiceberg", "", _of_struct),
+    Fault("filter on a field of a struct", "pyiceberg", "Failed to parse value", _of_struct),
     Fault("field renamed in a list or map", "pyiceberg", "", _renamed_inside),
     Fault("field renamed in a list or map", "pyiceberg", "struct fields don't match", _renamed_inside),
 )

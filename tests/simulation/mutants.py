@@ -407,6 +407,18 @@ MUTANTS |= {
     "a compaction leaves the ledger out": _put(ChangeSnapshot, "of", classmethod(_without_ledger)),
 }
 
+_without = replace_files._without
+
+
+def _forgets_what_stays(*args: Any) -> Any:
+    removed, _, _ = _without(*args)
+    return removed, (), {}
+
+
+MUTANTS["positions in files that stay go with their delete file"] = _put(
+    replace_files, "_without", _forgets_what_stays
+)
+
 _live, _columns = upserted.live_rows, Upsert.columns
 
 

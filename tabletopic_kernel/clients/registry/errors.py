@@ -86,6 +86,12 @@ def explain_refusal(
             f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}",
             system=REGISTRY,
         )
+    if error.http_status_code == HTTPStatus.TOO_MANY_REQUESTS:
+        return RetryableError(
+            f"the registry at {url} limits requests, and refused to return {what} ({error}); it is asked "
+            "again. If this persists, have its limit raised",
+            system=REGISTRY,
+        )
     forbidden = error.http_status_code == HTTPStatus.FORBIDDEN
     rights = ", and may its user read subjects and schemas" if forbidden else ""
     return RetryableError(
