@@ -120,7 +120,7 @@ export class PatternPanel {
       ...topics.map(({ topic, table, refused, warnings }) =>
         refused.length > 0
           ? h('li', { class: css('refused') }, h('strong', {}, topic), ' ', ...words(refused.join('; ')))
-          : h('li', {}, h('strong', {}, topic), ` → ${table}`, ...warnings.map(why => h('div', {}, ...words(why))))
+          : h('li', {}, h('strong', {}, topic), ` → ${table}`, ...warnings.map(why => warning(why)))
       )
     );
     setShown(this._plan, topics.length > 0);
@@ -185,6 +185,10 @@ export class PatternPanel {
   private readonly _later = new Debouncer(() => this._look(), PAUSE_MS);
   private _patterns: readonly IStandingPattern[] = [];
   private _isPlanning = false;
+}
+
+function warning(text: string): HTMLElement {
+  return h('div', { class: css('error'), 'data-tone': 'warn' }, ...words(text));
 }
 
 function field(example: string): HTMLInputElement {

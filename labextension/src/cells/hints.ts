@@ -30,11 +30,12 @@ class WhileTyping implements ICompletionProvider {
   }
 }
 
-/** Let the kernel ask the catalog for its tables before the first key: it keeps them for a while. */
+/** Let the kernel load the names of tables, functions and keywords before the first key: that takes seconds. */
 function fetchNames(tracker: INotebookTracker): void {
   const kernel = tracker.currentWidget?.sessionContext.session?.kernel;
-  const code = '%%lake\nSELECT * FROM ';
-  kernel?.requestComplete({ code, cursor_pos: code.length }).catch(() => undefined); // the kernel has ended
+  for (const code of ['%%lake\nSELECT * FROM ', '%%lake\nSELECT a']) {
+    kernel?.requestComplete({ code, cursor_pos: code.length }).catch(() => undefined); // the kernel has ended
+  }
 }
 
 export function addHints(
