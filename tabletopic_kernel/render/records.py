@@ -54,6 +54,7 @@ def _fate(fate: Fate | None) -> Cell:
 
 
 def record_line(record: PeekedRecord) -> str:
+    """A record in one line."""
     key = record.key if record.key_value is None else record.key_value
     value = _shortened(record.error or json_text(record.value))
     place = f"{record.partition}:{record.offset}  {clock(record.timestamp_ms)}"
