@@ -92,6 +92,8 @@ export interface IPlan {
   readonly sort_by: readonly string[];
   readonly start: string | number;
   readonly notes: readonly string[];
+  /** Those of the notes that say why records may not become rows. */
+  readonly warnings: readonly string[];
   readonly refused: readonly string[];
 }
 

@@ -34,6 +34,9 @@ export class RowDetails implements IView<IDetailsData> {
     this._stale = staleMs !== null;
     if (this._stale) {
       this._stand = null; // the banner says why, and what is known stays
+      for (const section of [this._columns, this._events].filter(each => (this._texts.get(each) ?? null) === null)) {
+        section.replaceChildren();
+      }
       setText(this._later, this._columns.firstChild === null ? this._trans.__('Columns and events come later.') : '');
       return;
     }

@@ -34,7 +34,14 @@ export class EventList {
     }
     const rows = run.reduce((sum, event) => sum + Number(event.rows ?? 0), 0);
     const seconds = (newest.at_ms - (run.at(-1)?.at_ms ?? 0)) / 1000;
-    const text = this._trans.__('%1 commits, %2 rows in %3', number(run.length), number(rows), duration(seconds));
+    const text = this._trans._n(
+      '%3 commits, %2 row in %4',
+      '%3 commits, %2 rows in %4',
+      rows,
+      number(rows),
+      number(run.length),
+      duration(seconds)
+    );
     const fold = h(
       'details',
       {},

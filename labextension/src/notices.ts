@@ -99,7 +99,8 @@ export class Notices implements IDisposable {
     }
     if (delay !== null && (lag_seconds ?? 0) > this._options().warnLagSeconds) {
       const age = duration(lag_seconds ?? 0);
-      const text = this._trans.__('%1 is behind: %2 records, the oldest for %3', topic, number(lag_records ?? 0), age);
+      const records = this._trans._n('%2 record', '%2 records', lag_records ?? 0, number(lag_records ?? 0));
+      const text = this._trans.__('%1 is behind: %2, the oldest for %3', topic, records, age);
       const label = this._trans.__('Open Dashboard');
       const many = (count: string, topics: string) => this._trans.__('%1 topics are behind: %2', count, topics);
       return [{ kind: 'behind', type: 'warning', text, label, command: CommandIDs.dashboard, topic, many }];

@@ -182,9 +182,11 @@ function actionsOf(model: WorkbenchModel, trans: TranslationBundle): readonly IB
     if (plan.refused.length > 0) {
       throw new Error(plan.refused.join('; '));
     }
-    return plan.creates
-      ? trans.__('→ %1, a new table with %2 columns', plan.table, plan.columns.length)
+    const count = plan.columns.length;
+    const table = plan.creates
+      ? trans._n('→ %2, a new table with %1 column', '→ %2, a new table with %1 columns', count, plan.table)
       : trans.__('→ %1, which goes on where it ended', plan.table);
+    return [table, ...plan.warnings].join('; ');
   };
   return [
     {

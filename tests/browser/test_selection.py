@@ -16,7 +16,14 @@ def test_several_topics_are_paused_and_enabled(page: LabPage, api: FakeApi) -> N
     """The plan says what becomes of each; one that is refused stays as it is."""
     quiet = running("c", state="paused", run="paused")
     api.topics = [running("a"), running("b"), quiet, other("new"), other("odd")]
-    plan = {"topic": "new", "table": "default.new", "creates": True, "columns": [], "refused": []}
+    plan = {
+        "topic": "new",
+        "table": "default.new",
+        "creates": True,
+        "columns": [],
+        "refused": [],
+        "warnings": [],
+    }
     api.answers["POST", "topics/new/plan"] = (200, plan)
     api.answers["POST", "topics/odd/plan"] = (200, {**plan, "refused": ["<b>no schema</b>"]})
     page.open()
@@ -57,8 +64,8 @@ def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
     """By keyboard: the plan follows what is typed; a pattern keeps its settings, until it is forgotten."""
     api.topics = [running("a"), other("shop.carts"), other("shop.odd")]
     topics = [
-        {"topic": "shop.carts", "table": "default.shop_carts", "refused": []},
-        {"topic": "shop.odd", "table": "", "refused": ["<b>no schema</b>"]},
+        {"topic": "shop.carts", "table": "default.shop_carts", "refused": [], "warnings": ["no <i>id</i>"]},
+        {"topic": "shop.odd", "table": "", "refused": ["<b>no schema</b>"], "warnings": []},
     ]
     api.answers["POST", "patterns/shop.*/plan"] = (200, {"topics": topics})
     api.answers["POST", "patterns/shop./plan"] = (400, {"message": "Kafka has no topic for it"})
@@ -81,7 +88,7 @@ def test_topics_are_enabled_by_a_pattern(page: LabPage, api: FakeApi) -> None:
     keys.type("*")
     expect(panel).to_contain_text("1 topic would be enabled")
     expect(panel.get_by_label("Plan").locator("li")).to_have_text(
-        ["shop.carts → default.shop_carts", "shop.odd <b>no schema</b>"]
+        ["shop.carts → default.shop_cartsno <i>id</i>", "shop.odd <b>no schema</b>"]
     )
     keys.press("Tab")
     keys.type("*test")

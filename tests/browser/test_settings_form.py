@@ -30,7 +30,7 @@ PLAN = {
     "sort_by": ["placed_at desc nulls last"],
     "start": "earliest",
     "notes": [
-        "the table starts with up to 4,000 records that are already in the topic",
+        "the table starts with up to 4,000 records already in the topic",
         "columns of version 1 of orders-value (id 3)",
     ],
     "refused": [],

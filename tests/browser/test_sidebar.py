@@ -222,6 +222,9 @@ def test_last_known_values_stay_while_the_broker_is_away(page: LabPage, api: Fak
     row = page.row("clicks")
     row.get_by_role("button", name="clicks", exact=True).click()
     expect(row.get_by_text("url", exact=True)).to_be_visible()
+    api.answers["GET", "topics/carts/schema"] = (503, {"message": "no answer"})
+    page.row("carts").get_by_role("button", name="carts", exact=True).click()
+    expect(page.row("carts")).to_contain_text("no answer")  # before the banner says so
     api.servers, api.missing, api.seen_s_ago = "unreachable", ["kafka"], 130
     api.detail = "the local stack's kafka has ended"
     for path in ("schema", "events"):
@@ -231,6 +234,7 @@ def test_last_known_values_stay_while_the_broker_is_away(page: LabPage, api: Fak
         expect(row).to_contain_text(part)
     expect(row).not_to_contain_text("still catching up")
     expect(page.row("carts")).to_contain_text("the topic is gone")
+    expect(page.row("carts")).not_to_contain_text("no answer")
     expect(page.sidebar.get_by_text("The servers do not respond")).to_be_hidden()
     page.shot("sidebar-stale")
     api.servers, api.missing, api.seen_s_ago = "ready", [], 0

@@ -96,6 +96,11 @@ export class RecordsView implements IPageView {
     }
   }
 
+  private _newest(): string {
+    const { size } = this._list;
+    return this._trans._n('the newest record', 'the newest %2 records', size, number(size));
+  }
+
   private _ended(answer: IRecords): void {
     this._next = answer.go_on;
     this._tail = answer.tail;
@@ -104,7 +109,7 @@ export class RecordsView implements IPageView {
     const found = this._trans.__('%1 found', number(this._list.size));
     const text =
       answer.go_on === null
-        ? this._trans.__('%1: looked at all %2 records.', found, looked[1])
+        ? this._trans._n('%2: looked at the only record.', '%2: looked at all %3 records.', this._offsets, found, looked[1])
         : this._trans.__('%1: looked at %2 of %3 records.', found, ...looked);
     this._say([text, ...answer.notes.map(note => `${note}.`)].join(' '), false);
   }
@@ -149,7 +154,7 @@ export class RecordsView implements IPageView {
       this._turn++; // what is on its way comes too late
       setBusy(this._goOn, false);
       setAttribute(this.node, 'aria-busy', null);
-      this._say(this._trans.__('Paused: the newest %1 records.', number(this._list.size)), false);
+      this._say(this._trans.__('Paused: %1.', this._newest()), false);
     }
   }
 
@@ -189,7 +194,7 @@ export class RecordsView implements IPageView {
         if (this._list.size >= MOST_FOLLOWED) {
           this._next = null; // the oldest are gone: what follows them would leave a gap
         }
-        this._say(this._trans.__('Following: the newest %1 records.', number(this._list.size)), false);
+        this._say(this._trans.__('Following: %1.', this._newest()), false);
       }
     }
     this._plan();

@@ -166,7 +166,7 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
                 seconds=0.25,
                 progress=Progress(topic="a", table="b"),
             ),
-            "1 rows in 2 files (5 B) in 0.2 s, snapshot 9",
+            "1 row in 2 files (5 B) in 0.2 s, snapshot 9",
         ),
         (events.CommitFailed(**_BASE, reason="conflict"), "conflict"),
         (events.Failed(**_BASE, reason="broker down", waits=True), "broker down; waiting to retry"),
