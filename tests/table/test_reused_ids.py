@@ -106,6 +106,20 @@ def test_a_running_host_notices_within_a_minute(topic: Orders) -> None:
         assert part in str(stopped.value)
 
 
+@pytest.mark.parametrize("replays", [False, True])
+def test_a_wrong_text_that_decoded_nothing_is_forgotten(topic: Orders, *, replays: bool) -> None:
+    """Within a minute, or once a person replays the letters: the registry's text of today counts."""
+    topic.texts.schemas[2] = json.dumps(_record("Order", ("id", "string"), ("cents", "string")))
+    values = avro_values(2, ORDER, {"id": 7, "cents": 500})
+    assert topic.send(*values) == []
+    topic.texts.schemas[2] = json.dumps(ORDER)
+    if replays:
+        topic.keeper.forget_unknown()
+    else:
+        topic.ask()
+    assert topic.send(*values) == [{"id": 7, "cents": 500, "@": 2}]
+
+
 def test_known_texts_cost_a_request_a_minute(topic: Orders) -> None:
     """However often batches begin; the layout of JSON is no other text."""
     topic.texts.schemas[1] = json.dumps(ORDER, indent=2)

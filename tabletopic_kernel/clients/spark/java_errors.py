@@ -36,7 +36,10 @@ _ADVICE: Final = tuple(
             "compression level",
             "correct the table's property with --table-property, or ALTER TABLE … SET TBLPROPERTIES",
         ),
-        ("No space left|Disk quota", "free disk space; `tabletopic config` shows where the tables are"),
+        (
+            "No space left|Disk quota",
+            "free disk space; `tabletopic config` shows state_dir and the warehouse",
+        ),
         (
             "MemoryError|OutOfMemory|Cannot allocate|Python worker (?:exited|crashed)|EOFException",
             "the machine may be short of memory: stop other programs, or add memory",

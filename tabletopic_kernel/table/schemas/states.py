@@ -108,8 +108,9 @@ class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
         return frozenset(key for key in named if key not in self or waiting.get(key, 0) <= now_ms)
 
     def forget_unknown(self) -> None:
-        """Make schemas unknown that the registry may have by now."""
-        for schema_id in self._waiting():
+        """Make schemas unknown that the registry may have by now, or may have with another text."""
+        candidates = (key for key, state in self.items() if isinstance(state, Candidate))
+        for schema_id in (*self._waiting(), *candidates):
             del self[schema_id]
 
     def _waiting(self) -> dict[SchemaKey, int]:
@@ -151,7 +152,10 @@ class NamedSchemas:
         raise errors.ReusedIdError(why_reused(self._topic, registered, noted, answer))
 
     def ask_again(self) -> None:
-        """Compare the registry's texts of the ids in use with those known, at most once a minute."""
+        """Compare the registry's texts of the ids in use with those known, at most once a minute.
+
+        A candidate with another text is unknown again: no record was decoded with the text before.
+        """
         now_ms, registry = self._table.services.now_ms(), self._table.services.registry
         if now_ms - self._asked_ms < ASK_AGAIN_MS:
             return
@@ -159,14 +163,17 @@ class NamedSchemas:
         used: dict[SchemaKey, str] = {
             key: state.writer.fingerprint
             for key, state in self.states.items()
-            if isinstance(state, Covered) and isinstance(key, int)  # a GUID is one text's for ever
+            if not isinstance(state, Refused) and isinstance(key, int)  # a GUID is one text's for ever
         }
         try:
             for key, schema in look_up(
                 lambda key: text_of(registry, key, self._side.subject, self._settings), used
             ):
                 if isinstance(schema, RegisteredSchema) and schema.fingerprint != used[key]:
-                    self.checked(self.find(key))
+                    if isinstance(self.states[key], Candidate):
+                        del self.states[key]
+                    else:
+                        self.checked(self.find(key))
         except (errors.RetryableError, UnknownSchemaError) as error:
             _LOG.info("%s: %s", self._topic, error)
 
