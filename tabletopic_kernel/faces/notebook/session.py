@@ -131,9 +131,8 @@ class Session:
         self._lock = threading.Lock()
         self._cached: Workbench | None = None
         self.kernel_host = KernelHost()
-        self.renew_objects: Callable[[], None] = lambda: (
-            None
-        )  # those in the namespace, which may be of before
+        # Replaces those in the namespace, which may be of the previous profile.
+        self.renew_objects: Callable[[], None] = lambda: None
 
     def choose_profile(self, name: str) -> None:
         """Use another profile from now on; UsageError if something of the present one is at work."""
