@@ -8,6 +8,7 @@ import threading
 from typing import Self
 
 _CHUNK = 65536
+_LONGEST = 64  # bytes of a marker
 
 
 class Gate:
@@ -81,13 +82,15 @@ class Gate:
                 thread.start()
 
     def _up(self, client: socket.socket, server: socket.socket, watched: threading.Event) -> None:
-        before = b""  # a marker may be cut in two
+        before = b""
         with contextlib.suppress(OSError):
             while data := client.recv(_CHUNK):
-                if self._marker and self._marker in before + data:
+                marker = self._marker
+                # It may be cut in two, but ends in this data: one of before has been answered.
+                if marker and marker in before[max(0, len(before) - len(marker) + 1) :] + data:
                     self._marker = b""
                     watched.set()
-                before = data[-len(self._marker) - 64 :]
+                before = (before + data)[-_LONGEST:]
                 server.sendall(data)
         _close(server)
 
