@@ -109,9 +109,16 @@ def test_keys_of_the_newest_records(
         ('"int"', {"g": 5}, None, False),
         ('["null", "int"]', {"g": 5}, {"g": 4}, False),
         ('["null", "int"]', {"g": 5}, None, True),
-        ('"int"', {"g": None}, {"g": 4}, True),
+        ('"int"', {"g": None}, None, True),
+        ('["null", "int"]', {"g": None}, {"g": 4}, False),
     ],
-    ids=["primary key", "whole rows", "a column that may be null", "a delete without its key"],
+    ids=[
+        "primary key",
+        "whole rows",
+        "a column that may be null",
+        "a key that is null",
+        "null in whole rows",
+    ],
 )
 def test_change_events_that_do_not_name_their_row(
     newest: list[PeekedRecord],  # noqa: F811

@@ -173,7 +173,11 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         backend = self.settings[DASHBOARD]
         shown = self.get_query_argument("profile", "") or backend.in_force.profile
         if shown != backend.in_force.profile:
-            raise HTTPError(409, "this is the profile %s; JupyterLab uses another one now", shown)
+            raise HTTPError(
+                409,
+                "this dashboard is of the profile %s, and JupyterLab uses another one now: close it",
+                shown,
+            )
         is_page = self.request.method == "GET" and self.request.path.endswith(f"/{PATH}/")
         if is_page and not await backend.call(backend.dashboard.is_ready):
             await self._open(backend)

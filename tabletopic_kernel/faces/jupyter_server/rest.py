@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from tornado.web import HTTPError, authenticated
 
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.jupyter_server.dashboard import DASHBOARD
 from tabletopic_kernel.faces.jupyter_server.routes import OWN_ROUTES, Settings
 from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.next_steps import Face, values_for_face
@@ -77,7 +78,14 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         """Raise ActionNeededError if the page shows another profile's topics, as after a choice elsewhere."""
         shown, now = self.request.headers.get(PROFILE_HEADER), self.backend.in_force.profile
         if shown and shown != now:
-            raise ActionNeededError(f"JupyterLab uses the profile {now} now, and this page shows {shown}")
+            raise ActionNeededError(
+                f"JupyterLab uses the profile {now} now, and this page shows {shown}: reload it"
+            )
+
+    async def use_profile(self, profile: str) -> None:
+        """Make a profile the one in use; raises as ``Backends.choose``."""
+        backend = await self.call(self.settings[PROFILES].choose, profile)
+        self.settings.update({BACKEND: backend, DASHBOARD: backend})
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run work that may block in a thread."""

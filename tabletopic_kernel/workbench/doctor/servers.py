@@ -1,7 +1,7 @@
 """Checks of servers and hosts."""
 
 # Imports are deferred: a check that cannot even import reports that.
-# ruff: noqa: PLC0415 - each is named where the checks are listed
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def plan_erasure(
     current, others = table.table, set[str]()
     condition = rows_where(where, current.schema())
     if condition is None:
-        raise UsageError("say which rows by a condition")
+        raise UsageError("say which rows by a condition in SQL, such as id = 7")
     files = holders(current, condition, others)
     with reachable("the storage", lent=lends_keys(current)):
         rows = current.scan(row_filter=condition).count() if files else 0

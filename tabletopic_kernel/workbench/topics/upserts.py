@@ -113,17 +113,13 @@ def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: R
 
 def _check_changes(topic: str, records: Sequence[PeekedRecord], key_schema: RegisteredSchema | None) -> None:
     """Check that changes name the row that they replace, as those by a primary key or with whole rows do."""
-    columns = {
-        name
-        for record in records
-        for name, value in (record.key_value if isinstance(record.key_value, dict) else {}).items()
-        if value is None
-    }
-    if sends_no_whole_rows(records):
-        columns |= _nullable(key_schema)
-    if columns:
+    if not sends_no_whole_rows(records):
+        return
+    keys = [record.key_value for record in records if isinstance(record.key_value, dict)]
+    nulls = {name for key in keys for name, value in key.items() if value is None}
+    if columns := sorted(nulls | _nullable(key_schema)):
         raise UsageError(
-            f"the key of {topic} is not a primary key: {', '.join(sorted(columns))} may be null. Without "
+            f"the key of {topic} is not a primary key: {', '.join(columns)} may be null. Without "
             "whole rows, an update or delete does not name the row that it changes. Give the source's table "
             "REPLICA IDENTITY FULL, or remove message.key.columns from the connector"
         )

@@ -136,11 +136,12 @@ def _retrying(error: RetryableError) -> str:
 def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
     """The operation's grid above the servers' addresses."""
     from tabletopic_kernel.render.topics import status_facts, status_table
+    from tabletopic_kernel.workbench.config.profiles import DEFAULT_PROFILE
 
-    servers = call.workbench.servers
+    servers, profile = call.workbench.servers, call.loaded.profile
+    using = "" if profile == DEFAULT_PROFILE else f"profile            {profile}\n"
     footer = Text(
-        f"profile            {call.loaded.profile}\n"
-        f"bootstrap servers  {servers.kafka.get('bootstrap.servers', '')}\n"
+        f"{using}bootstrap servers  {servers.kafka.get('bootstrap.servers', '')}\n"
         f"registry           {mask(registry_place(servers.registry))}",
         style="dim",
         overflow="fold",

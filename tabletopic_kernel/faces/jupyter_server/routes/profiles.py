@@ -26,8 +26,7 @@ async def choose_profile(handler: Handler, profile: str) -> None:
 
     Running hosts and notebooks keep theirs. Dashboards of the previous profile end.
     """
-    backend = await handler.call(handler.settings["tabletopic_profiles"].choose, profile)
-    handler.settings.update({"tabletopic_backend": backend, "tabletopic_dashboard": backend})
+    await handler.use_profile(profile)
 
 
 @own_route("post", "profiles/{profile}", verbatim=True)
